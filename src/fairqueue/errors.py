@@ -1,0 +1,84 @@
+"""Every exception fairqueue raises, under one base.
+
+::
+
+    FairQueueError
+    ├── ConfigurationError    (ValueError)       a wrong option, found when the object is made
+    ├── InvalidMessageError   (ValueError)       a message that cannot be accepted; nothing was stored
+    ├── PayloadTooLargeError  (ValueError)       an encoded payload above max_payload_bytes; nothing was stored
+    ├── LeaseLostError                           the lease is no longer ours; nothing was changed
+    ├── MessageNotFoundError  (LookupError)      no such message in that place
+    ├── QueueUnavailableError (ConnectionError)  the server cannot serve us, after the client's own retries
+    ├── QueueFullError                           the server is out of memory; nothing was stored
+    └── SchemaMismatchError                      another version of the library wrote this namespace
+
+Where a built-in exception means the same, the class is also that one, so code that knows nothing of fairqueue
+(``except ConnectionError``) still does the right thing.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigurationError",
+    "FairQueueError",
+    "InvalidMessageError",
+    "LeaseLostError",
+    "MessageNotFoundError",
+    "PayloadTooLargeError",
+    "QueueFullError",
+    "QueueUnavailableError",
+    "SchemaMismatchError",
+]
+
+
+class FairQueueError(Exception):
+    """The base of every error fairqueue raises on purpose."""
+
+
+class ConfigurationError(FairQueueError, ValueError):
+    """An option is wrong: the text names the option, what was expected, and the value that was given.
+
+    Raised when the object that takes the option is made, never later in the middle of work.
+
+    >>> RetryPolicy(max_attempts=0)
+    Traceback (most recent call last):
+    fairqueue.errors.ConfigurationError: expected max_attempts to be an integer from 1 to 2147483647, got 0
+    """
+
+
+class InvalidMessageError(FairQueueError, ValueError):
+    """A message cannot be accepted: a bad tenant, id, time, cost, metadata or payload. Nothing was stored."""
+
+
+class PayloadTooLargeError(FairQueueError, ValueError):
+    """The encoded payload is larger than the queue's ``max_payload_bytes``. Nothing was stored."""
+
+
+class LeaseLostError(FairQueueError):
+    """The lease is not the message's newest one any more, or was settled already. Nothing was changed.
+
+    Somebody else runs, ran or will run the message; work done under the lost lease may be done a second time.
+    """
+
+
+class MessageNotFoundError(FairQueueError, LookupError):
+    """There is no message of that tenant and id in the place the call looked at."""
+
+
+class QueueUnavailableError(FairQueueError, ConnectionError):
+    """The server cannot be reached, is loading its data or is read-only.
+
+    Raised after the client's own retries with backoff. Whether the last call took effect is unknown; every call
+    of fairqueue that writes is safe to repeat with the same arguments.
+    """
+
+
+class QueueFullError(FairQueueError):
+    """The server is out of memory: nothing was stored. Claims and settles still work, so the backlog drains."""
+
+
+class SchemaMismatchError(FairQueueError):
+    """Another version of the library wrote this namespace, in a form this version must not touch.
+
+    Nothing was written. The text says which version is too old and what to do.
+    """
