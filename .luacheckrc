@@ -1,0 +1,7 @@
+-- What the server offers to a script, beside Lua 5.1. Run by tools/lint_lua.py over the assembled scripts.
+std = "lua51+server"
+stds.server = {
+    read_globals = { "redis", "server", "KEYS", "ARGV", "cjson", "cmsgpack", "bit", "struct" },
+}
+max_line_length = 120
+max_cyclomatic_complexity = 15

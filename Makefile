@@ -1,0 +1,61 @@
+# Every target sets itself up: it needs a Python of 3.11 or newer and make, nothing else.
+#   make PYTHON=/path/to/python3 ...   chooses the interpreter of a new .venv (default: the first on PATH that will do)
+# Each target has a budget of seconds; one that overruns it is ended, and make fails.
+
+VENV ?= .venv
+PY = $(VENV)/bin/python
+BUDGET = $(PY) tools/budget.py "make $@"
+
+SETUP_BUDGET = 600
+DEMO_BUDGET = 180
+TEST_BUDGET = 300
+CHECK_BUDGET = 120
+GUARDS_BUDGET = 900
+BENCH_BUDGET = 300
+PYTHONS_BUDGET = 1200
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check guards bench test-pythons clean distclean
+
+help: ## this list
+	@echo "make TARGET, where TARGET is one of"
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+	@echo "A new .venv uses the first Python >= 3.11 on PATH; make PYTHON=/path/to/python3 chooses another."
+
+demo: $(VENV)/.stamp-run ## a real log replayed, FIFO against fair, a worker killed on the way; writes a report
+	@$(BUDGET) $(DEMO_BUDGET) $(PY) -m fairqueue demo
+
+test: $(VENV)/.stamp-dev ## the whole suite, on real servers it starts itself
+	@$(BUDGET) $(TEST_BUDGET) $(PY) -m pytest -q -n 2 --dist loadfile --timeout 120 tests
+
+check: $(VENV)/.stamp-dev ## format, lint, types, layers, Lua
+	@tools/need_luacheck.sh
+	@$(BUDGET) $(CHECK_BUDGET) $(PY) tools/check.py
+
+guards: $(VENV)/.stamp-dev ## each guard of the engine with its counter-proof, as a table
+	@$(BUDGET) $(GUARDS_BUDGET) $(PY) -m tests.guards
+
+bench: $(VENV)/.stamp-run ## messages a second on this machine
+	@$(BUDGET) $(BENCH_BUDGET) $(PY) -m fairqueue bench
+
+test-pythons: $(VENV)/.stamp-dev ## unit tests and a smoke test on every Python >= 3.11 at hand, from a built wheel
+	@$(BUDGET) $(PYTHONS_BUDGET) $(PY) tools/test_pythons.py
+
+clean: ## removes what was built and cached; the virtual environment and your data stay
+	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache fairqueue-report.html
+	@find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## clean, and the virtual environments too
+	@rm -rf $(VENV) .venv-3.*
+
+# A stamp says what was installed. It is older than pyproject.toml, or than the interpreter: it is done again.
+$(VENV)/.stamp-run: pyproject.toml tools/setup.sh $(PY)
+	@$(PY) tools/budget.py "set-up" $(SETUP_BUDGET) tools/setup.sh $(VENV) .
+	@touch $@
+
+$(VENV)/.stamp-dev: pyproject.toml tools/setup.sh $(PY)
+	@$(PY) tools/budget.py "set-up" $(SETUP_BUDGET) tools/setup.sh $(VENV) ".[dev]"
+	@touch $@ $(VENV)/.stamp-run
+
+$(PY):
+	@tools/make_venv.sh $(VENV)
