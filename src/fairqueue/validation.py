@@ -167,7 +167,7 @@ def integer(
         whole = int(value)
         if whole >= minimum and (maximum is None or whole <= maximum):
             return whole
-    wanted = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
+    wanted = f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
     raise expected(option, f"an integer {wanted}", value, error=error)
 
 

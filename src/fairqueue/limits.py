@@ -1,0 +1,167 @@
+"""Concurrency limits: what a limit counts, and which groups of it a message belongs to.
+
+A limit's name and a group id together make a limit group, such as ``("tenant", "acme")``. While a message is in flight
+it holds one slot in each of its groups. Groups are resolved once, by the producer, and stay with the message.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from fairqueue.errors import ConfigurationError, InvalidMessageError
+from fairqueue.message import NewMessage
+from fairqueue.validation import LARGEST_INTEGER, expected, identifier, integer, namespace, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Limit", "LimitKey", "from_settings", "resolve_groups", "to_settings", "validated"]
+
+TENANT: Final = "tenant"
+"""The limit whose groups are the tenants themselves."""
+
+LimitKey = str | Callable[[NewMessage[Any]], str | None]
+"""A key of the metadata that holds the group id, or a function that computes it (None: the limit does not apply)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Declares a limit: at most so many messages of one group are in flight at a time.
+
+    Args:
+        name: 1 to 64 of ASCII letters, digits, ``.``, ``_`` and ``-``. Groups of ``"tenant"`` are the tenants.
+        default: the limit of every group that was not given one of its own; 0 stops them, None: unlimited.
+        key: for every name but ``"tenant"``, where the group id comes from: a key of the message's metadata, or a
+            function of the ``NewMessage``. A message without that key, or for which the function returns None, is
+            not counted by this limit.
+
+    Raises ``ConfigurationError`` for anything else.
+
+    >>> [Limit("tenant", default=10), Limit("org", default=50, key="org")]
+    >>> Limit("model", key=lambda message: message.queue.split(".")[0])
+    """
+
+    name: str
+    default: int | None = None
+    key: LimitKey | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        namespace("a limit's name", self.name)
+        if self.default is not None:
+            integer(f"the default of limit {self.name!r}", self.default, 0, LARGEST_INTEGER)
+        _check_key(self.name, self.key)
+
+    def group_id(self, message: NewMessage[Any]) -> str | None:
+        """The group of this limit that the message belongs to; None: the limit does not apply to it.
+
+        Raises ``InvalidMessageError`` where the function raises or the group id is not an identifier.
+        """
+        if self.key is None:
+            return message.tenant
+        found = (
+            _computed(self, self.key, message)
+            if callable(self.key)
+            else message.metadata.get(self.key, _MISSING)
+        )
+        if found is _MISSING:
+            return None
+        return identifier(f"the group id of limit {self.name!r}", found, error=InvalidMessageError)
+
+
+_MISSING: Final = object()
+
+
+def _check_key(name: str, key: object) -> None:
+    option = f"the key of limit {name!r}"
+    if name == TENANT:
+        if key is not None:
+            raise expected(option, "None (its group is always the message's tenant)", key)
+    elif isinstance(key, str):
+        identifier(option, key)
+    elif not callable(key):
+        raise expected(option, "a key of the metadata or a function", key)
+
+
+def _computed(limit: Limit, key: Callable[[NewMessage[Any]], str | None], message: NewMessage[Any]) -> object:
+    try:
+        found = key(message)
+    except ConfigurationError:  # the limit was read back from the server: its function is in another program
+        raise
+    except Exception as error:
+        raise InvalidMessageError(
+            f"the key function of limit {limit.name!r} failed for message {shown(message.id)}: {error!r}"
+        ) from error
+    return _MISSING if found is None else found
+
+
+def resolve_groups(limits: Sequence[Limit], message: NewMessage[Any]) -> tuple[tuple[str, str], ...]:
+    """The (limit's name, group id) pairs of a message, in the order the limits are declared.
+
+    >>> resolve_groups([Limit("tenant", 10), Limit("org", key="org")], NewMessage({}, tenant="acme"))
+    (('tenant', 'acme'),)
+    """
+    resolved = ((limit.name, limit.group_id(message)) for limit in limits)
+    return tuple((name, group) for name, group in resolved if group is not None)
+
+
+def validated(limits: Iterable[Limit]) -> tuple[Limit, ...]:
+    """The limits as a tuple; a name declared twice or something that is no ``Limit``: ``ConfigurationError``."""
+    found = _limits(limits)
+    names: set[str] = set()
+    for limit in found:
+        if limit.name in names:
+            raise ConfigurationError(f"expected every limit to be declared once, got {limit.name!r} twice")
+        names.add(limit.name)
+    return found
+
+
+def _limits(value: object) -> tuple[Limit, ...]:
+    found = tuple(value) if isinstance(value, Iterable) else (value,)
+    for one in found:
+        if not isinstance(one, Limit):
+            raise expected("limits", "a list of Limit", value)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _FunctionElsewhere:
+    """Stands for a key function that only the program that declared it has."""
+
+    name: str
+
+    def __call__(self, message: NewMessage[Any]) -> str | None:  # noqa: ARG002 - called as a key function is
+        raise ConfigurationError(
+            f"limit {self.name!r} is computed by a function: declare it in this client to enqueue"
+        )
+
+
+def to_settings(limits: Iterable[Limit]) -> str:
+    """The declarations as canonical JSON, for the server to keep: equal declarations give equal text."""
+    declared = [
+        {
+            "name": limit.name,
+            "default": limit.default,
+            "key": {"function": True} if callable(limit.key) else limit.key,
+        }
+        for limit in limits
+    ]
+    return json.dumps(declared, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def from_settings(text: str) -> tuple[Limit, ...]:
+    """The declarations that ``to_settings`` wrote; raises ``ConfigurationError`` for any other text.
+
+    A key that was a function comes back as one that raises ``ConfigurationError`` when a message is enqueued:
+    such a client can claim and settle, which need no key, but not enqueue.
+    """
+    try:
+        return validated([_declared(**one) for one in json.loads(text)])
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"the limits stored under this name cannot be read: {error}") from error
+
+
+def _declared(name: str, default: int | None, key: str | dict[str, Any] | None) -> Limit:
+    return Limit(name, default, _FunctionElsewhere(name) if isinstance(key, dict) else key)
