@@ -4,4 +4,6 @@ stds.server = {
     read_globals = { "redis", "server", "KEYS", "ARGV", "cjson", "cmsgpack", "bit", "struct" },
 }
 max_line_length = 120
-max_cyclomatic_complexity = 15
+ignore = {
+    "431", -- a function's parameter may be called as an argument of the script: an include cannot know them all
+}

@@ -1,0 +1,77 @@
+"""The repository's own tools: budgets end what they must, the Lua lint tells what is dead."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from tests.support.waiting import eventually_sync
+
+TOOLS = Path(__file__).resolve().parents[2] / "tools"
+
+
+def budget(seconds: float, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(TOOLS / "budget.py"), "make it", str(seconds), *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_a_budget_passes_the_status_on() -> None:
+    assert budget(60, sys.executable, "-c", "raise SystemExit(7)").returncode == 7
+
+
+def test_a_budget_ends_the_command_and_what_it_started(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    code = (
+        "import os, pathlib, signal, subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'])\n"
+        f"pathlib.Path({str(pids)!r}).write_text(f'{{os.getpid()}} {{child.pid}}')\n"
+        "signal.pause()\n"
+    )
+    done = budget(2, sys.executable, "-c", code)
+    assert done.returncode == 124
+    assert "make it: over its budget of 2 s" in done.stderr
+    started = [int(pid) for pid in pids.read_text().split()]
+    assert len(started) == 2
+    eventually_sync(lambda: not any(map(runs, started)), "the command and its child to be gone")
+
+
+def runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{pid}/stat")
+    # An orphan stays listed until somebody collects it; it runs no more.
+    return not (stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+def lint_lua() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("lint_lua", TOOLS / "lint_lua.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_local_that_one_script_uses_is_no_finding_and_one_that_none_uses_is_one() -> None:
+    lint = lint_lua()
+    helpers = "local function used() end\nlocal function dead() end\n"
+    scripts = {"a.lua": helpers, "b.lua": helpers + "used()\n"}
+    findings = [
+        lint.Finding("a.lua", 1, "W211", "unused function 'used'"),
+        lint.Finding("a.lua", 2, "W211", "unused function 'dead'"),
+        lint.Finding("b.lua", 2, "W211", "unused function 'dead'"),
+        lint.Finding("b.lua", 3, "W111", "setting undefined variable 'x'"),
+    ]
+    told = [(found.path, found.line) for found in lint.worth_telling(findings, scripts)]
+    assert told == [("a.lua", 2), ("b.lua", 3)]
