@@ -119,10 +119,9 @@ def validated(limits: Iterable[Limit]) -> tuple[Limit, ...]:
 
 
 def _limits(value: object) -> tuple[Limit, ...]:
-    found = tuple(value) if isinstance(value, Iterable) else (value,)
-    for one in found:
-        if not isinstance(one, Limit):
-            raise expected("limits", "a list of Limit", value)
+    found = tuple(value) if isinstance(value, Iterable) else None
+    if found is None or not all(isinstance(one, Limit) for one in found):
+        raise expected("limits", "a list of Limit", value)
     return found
 
 
