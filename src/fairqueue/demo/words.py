@@ -1,0 +1,141 @@
+"""What the demo says in words, the same on the terminal and in the report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from fairqueue.demo.metrics import SHORTEST_S, figures
+from fairqueue.demo.plan import Plan, seconds_for
+from fairqueue.demo.result import Replay
+
+DEFINITIONS = (
+    (
+        "FIFO, fair",
+        (
+            "FIFO gives a free worker slot to the message that came first, whoever sent it. Fair gives it to the user "
+            "who has had the least worker time. Limits hold under both."
+        ),
+    ),
+    (
+        "Small and large tenants",
+        (
+            "A user is a tenant. It is small if it asks for no more than its equal share of all worker time (the work "
+            "of all, divided by the number of users), else large."
+        ),
+    ),
+    (
+        "Wait",
+        (
+            "From the time a job was due to be submitted to the start of its first delivery. p50: half of the jobs "
+            "waited no longer; p95: 95 % of them."
+        ),
+    ),
+    (
+        "Share of worker time",
+        (
+            "Of the worker time used while jobs were still being submitted. Over a whole replay the shares are the "
+            "same under every scheduler, since every job is run in the end."
+        ),
+    ),
+    (
+        "Jain index",
+        (
+            "(sum x)² / (n · sum x²) over all n users, x being the part of its jobs' time in the system that a user's "
+            "jobs were running: run times / (waits + run times). 1: nobody waits longer, for the work it asks for, "
+            f"than anybody else. No time counts as less than {SHORTEST_S * 1000:.0f} ms."
+        ),
+    ),
+    (
+        "Lost, run twice",
+        (
+            "Counted from what the handlers themselves wrote down: submitted and never run to the end; run to the end "
+            "more than once. A job cut off by kill -9 is delivered again when its lease expires."
+        ),
+    ),
+    (
+        "Slots",
+        (
+            "Every running message holds a slot of its user's limit and one of its group's. Those of the killed worker "
+            "are freed in the step that takes its messages back; healed are those that only reconcile found."
+        ),
+    ),
+)
+"""Terms of the table and their meaning."""
+
+
+def seconds(value: float | None) -> str:
+    """A duration as people read it: milliseconds below a second; a dash for none.
+
+    Example:
+        >>> seconds(0.0123), seconds(3.456), seconds(None)
+        ('12 ms', '3.46 s', '-')
+    """
+    if value is None:
+        return "-"
+    return f"{value * 1000:.0f} ms" if value < 0.9995 else f"{value:.2f} s"
+
+
+def column(scheduler: str) -> str:
+    """The heading of a scheduler's column."""
+    return "FIFO" if scheduler == "fifo" else scheduler
+
+
+def describe_plan(source: str, plan: Plan, *, workers: int) -> Iterator[str]:
+    """What is going to be run, and how it came from the log."""
+    sent = Counter(job.tenant for job in plan.jobs)
+    groups = len({job.group for job in plan.jobs} - {None})
+    biggest, most = sent.most_common(1)[0]
+    yield (
+        f"{len(plan.jobs):,} jobs of {len(sent):,} users in {groups:,} groups, {plan.log_span_s / 3600:,.1f} hours of "
+        f"{source}; {biggest} alone sent {most / len(plan.jobs):.0%} of them."
+    )
+    yield from _left_out(plan)
+    yield (
+        f"Each replay: submitted in {plan.span_s:.1f} s to {workers} worker processes with {plan.slots} slots "
+        f"together; at most {plan.tenant_limit} for one user and {plan.group_limit} for one group. Run times are "
+        f"scaled by {plan.run_scale:.2g}, to {plan.longest_run_s:.1f} s at most ({plan.shortened:,} jobs shortened)."
+    )
+
+
+def _left_out(plan: Plan) -> Iterator[str]:
+    if not plan.whole:
+        yield (
+            f"The log has {plan.in_log:,} jobs; {len(plan.jobs):,} spread evenly over it are taken. All of them "
+            f"need --seconds {2 * seconds_for(plan.in_log):,.0f}."
+        )
+    if plan.skipped:
+        yield f"{plan.skipped:,} jobs of the log never ran, by its own account, and are left out."
+
+
+def describe_kill(replays: Sequence[Replay]) -> Iterator[str]:
+    """When which worker was killed, in each replay."""
+    for replay in replays:
+        if replay.kill is not None:
+            yield (
+                f"{column(replay.scheduler)}: {replay.kill.process} was ended by kill -9 after {replay.kill.at_s:.1f} s "
+                f"and another one started; all was done after {replay.wall_s:.1f} s."
+            )
+
+
+def verdict(replay: Replay) -> list[str]:
+    """What went wrong in this replay, a line each; empty if nothing did.
+
+    A job that the killed worker ran to the end just before it could say so is run again, as at-least-once
+    delivery must; any other job run twice is a fault.
+    """
+    found, which = figures(replay), column(replay.scheduler)
+    killed = replay.kill.process if replay.kill else None
+    twice = [
+        r for r in replay.records if r.completions > 1 and killed not in {d.process for d in r.deliveries}
+    ]
+    unsent = len(replay.plan.jobs) - found.submitted
+    faults = [
+        (not replay.in_time, f"stopped after {replay.wall_s:.0f} s, before everything was done"),
+        (bool(unsent), f"{unsent:,} jobs were not submitted"),
+        (bool(found.lost), f"{found.lost:,} jobs were submitted and not run to the end"),
+        (bool(twice), f"{len(twice):,} jobs ran twice without a killed worker"),
+        (bool(replay.facts.held), f"{replay.facts.held:,} slots are still held"),
+        *((True, f"audit() found: {finding}") for finding in replay.facts.findings),
+    ]
+    return [f"{which}: {text}" for wrong, text in faults if wrong]
