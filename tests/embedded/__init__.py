@@ -1,0 +1,1 @@
+"""The embedded server, with real processes and real signals."""
