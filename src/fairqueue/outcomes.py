@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 __all__ = ["DeadLetterNow", "HandlerSignal", "Outcome", "Release", "Retry"]
 
-Outcome = Literal["done", "retried", "dead", "dropped", "released", "cancelled", "lost"]
+Outcome = Literal["done", "retried", "dead", "dropped", "released", "cancelled", "lost", "extended"]
 """What a settle did.
 
 ``done``: completed and gone. ``retried``: delayed by the policy. ``dead``: among the dead letters. ``dropped``: out
 of tries where dead letters are off. ``released``: back in its place, the attempt not counted. ``cancelled``: ended by
-an earlier cancel. ``lost``: nothing was changed, the lease is no longer ours (only the ``*_many`` calls return it;
-the others raise ``LeaseLostError``).
+an earlier cancel. ``extended``: ours until a new deadline (from ``extend_many``). ``lost``: nothing was changed, the
+lease is no longer ours (only the ``*_many`` calls return it; the others raise ``LeaseLostError``).
 """
 
 
