@@ -1,1 +1,83 @@
-"""Fair multi-tenant queues on Valkey and Redis whose tenants cannot be wedged."""
+"""Fair multi-tenant queues for Python on Valkey and Redis.
+
+Example:
+    >>> from fairqueue import FairQueue, Limit
+    >>> async with FairQueue(limits=[Limit("tenant", default=10)]) as queue:
+    ...     await queue.enqueue({"invoice": 7}, tenant="acme")
+"""
+
+from __future__ import annotations
+
+from fairqueue.codec import JsonCodec
+from fairqueue.config import Codec
+from fairqueue.errors import (
+    ConfigurationError,
+    FairQueueError,
+    InvalidMessageError,
+    LeaseLostError,
+    MessageNotFoundError,
+    PayloadTooLargeError,
+    QueueFullError,
+    QueueUnavailableError,
+    SchemaMismatchError,
+)
+from fairqueue.lease import Lease
+from fairqueue.limits import Limit
+from fairqueue.maintenance.auditor import AuditReport, Finding
+from fairqueue.maintenance.reclaimer import ReclaimReport
+from fairqueue.maintenance.reconciler import Healed, ReconcileReport
+from fairqueue.message import DeadLetter, Enqueued, LeaseInfo, Message, MessageInfo, MessageState, NewMessage
+from fairqueue.outcomes import DeadLetterNow, Outcome, Release, Retry
+from fairqueue.queue import FairQueue
+from fairqueue.retry import RetryPolicy
+from fairqueue.states import LimitState, QueueState, QueueStats, TenantState, Totals, WorkerState
+from fairqueue.sync import SyncFairQueue, SyncLease
+from fairqueue.running import current_lease
+from fairqueue.worker import Worker
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AuditReport",
+    "Codec",
+    "ConfigurationError",
+    "DeadLetter",
+    "DeadLetterNow",
+    "Enqueued",
+    "FairQueue",
+    "FairQueueError",
+    "Finding",
+    "Healed",
+    "InvalidMessageError",
+    "JsonCodec",
+    "Lease",
+    "LeaseInfo",
+    "LeaseLostError",
+    "Limit",
+    "LimitState",
+    "Message",
+    "MessageInfo",
+    "MessageNotFoundError",
+    "MessageState",
+    "NewMessage",
+    "Outcome",
+    "PayloadTooLargeError",
+    "QueueFullError",
+    "QueueState",
+    "QueueStats",
+    "QueueUnavailableError",
+    "ReclaimReport",
+    "ReconcileReport",
+    "Release",
+    "Retry",
+    "RetryPolicy",
+    "SchemaMismatchError",
+    "SyncFairQueue",
+    "SyncLease",
+    "TenantState",
+    "Totals",
+    "Worker",
+    "WorkerState",
+    "__version__",
+    "current_lease",
+]

@@ -1,0 +1,101 @@
+"""Waiting for work without polling: one blocking pop a set of pools, shared by everybody who waits here.
+
+The pop is never cancelled while somebody may have rung: a token that was taken and is not followed by a claim is
+given back, so a wake-up is not lost. Due times are the waiters' own timers; the pop times out on a coarse tick.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from .keys import key
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+_log = logging.getLogger("fairqueue")
+
+BLOCK_SECONDS = 1  # a wake-up taken by a process that froze costs at most this
+_READ_TIMEOUT = BLOCK_SECONDS + 3.0
+
+
+class Bell:
+    """The bell of some pools.
+
+    Args:
+        connect: opens the dedicated connection.
+        give_back: rings again (a token was taken by us and nobody here will claim).
+    """
+
+    def __init__(
+        self,
+        root: str,
+        pools: Sequence[str],
+        connect: Callable[[float], Awaitable[Redis]],
+        give_back: Callable[[Sequence[str]], Awaitable[object]],
+    ) -> None:
+        self._keys = [key(root, "bell", pool) for pool in pools]
+        self._pools = pools
+        self._connect, self._give_back = connect, give_back
+        self._waiters: list[asyncio.Future[None]] = []
+        self._listener: asyncio.Task[None] | None = None
+
+    async def wait(self, seconds: float) -> None:
+        """Returns when the bell rang for this waiter or the time has passed, whichever is first."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        if self._listener is None or self._listener.done():
+            self._listener = asyncio.ensure_future(self._listen())
+        try:
+            await asyncio.wait([waiter], timeout=seconds)
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+            elif asyncio.current_task() and asyncio.current_task().cancelling():  # type: ignore[union-attr]
+                await self._hand_on()  # rung for us, and we will not claim
+
+    async def _hand_on(self) -> None:
+        if not self._ring():
+            with contextlib.suppress(Exception):  # costs the others at most a second
+                await self._give_back(self._pools)
+
+    def _ring(self) -> bool:
+        while self._waiters:
+            waiter = self._waiters.pop(0)
+            if not waiter.done():
+                waiter.set_result(None)
+                return True
+        return False
+
+    async def _listen(self) -> None:
+        client = await self._connect(_READ_TIMEOUT)
+        try:
+            idle = 0
+            while idle < 2:  # goes on for a moment after the last waiter: the next claim will probably wait again
+                popped = await client.execute_command("BLPOP", *self._keys, BLOCK_SECONDS)
+                if popped:
+                    await self._hand_on()
+                idle = 0 if self._waiters else idle + 1
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            # The waiters' own timers go on, and their claims meet and survive the same trouble.
+            _log.debug("the bell's connection was lost: %s", error)
+            await asyncio.sleep(0.2)
+        finally:
+            await client.aclose()
+
+    async def close(self) -> None:
+        """Stops listening; a token the server may have given us meanwhile is given back."""
+        listener, self._listener = self._listener, None
+        if listener is None or listener.done():
+            return
+        listener.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await listener
+        with contextlib.suppress(Exception):
+            await self._give_back(self._pools)

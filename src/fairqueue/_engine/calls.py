@@ -1,0 +1,261 @@
+"""Sans-IO: each operation builds a ``Call``: script, arguments, and how to read the answer. Pure functions of their input.
+
+A runner (connection.py) sends calls; the same call sent twice is the same call, so a lost reply is repaired by
+sending it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from fairqueue.clock import Clock
+
+from . import replies
+from .keys import SCHEMA, join, prefix
+from .script import Argument, Script, load
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One script call. ``adds_data`` calls are refused by a server that is out of memory."""
+
+    script: Script
+    args: list[Argument]
+    decode: Callable[[Any], T]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Where a replayable call comes from: the client's session, one of its streams, and the call's number."""
+
+    session: str
+    number: int
+    callno: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewRow:
+    """One message to enqueue, resolved and encoded."""
+
+    tenant: str
+    id: str
+    lane: str
+    priority: int
+    cost: float
+    due_in_ms: int
+    due_at_ms: int | None
+    max_attempts: int | None
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SettleRow:
+    """How one delivery ends: action is complete, fail, release or dead."""
+
+    tenant: str
+    id: str
+    token: str
+    action: str
+    delay_ms: int = 0
+    reason: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the server stores for a namespace, and which of it this client has just changed."""
+
+    stored: dict[str, str]
+    changed: tuple[str, ...]
+
+
+MAX_NOTE = 4_000  # characters of an error's text that are kept
+
+
+def note_text(value: str) -> str:
+    """An error's text as it is stored: bounded, encodable, without the separator."""
+    return value[:MAX_NOTE].replace("\x1f", " ").encode("utf-8", "replace").decode("utf-8", "replace")
+
+
+def _ms(value: int | None) -> Argument:
+    return "" if value is None else value
+
+
+def _created(raw: list[Any]) -> list[tuple[bool, str]]:
+    return [(bool(created), replies.STATES[state.decode()]) for created, state in raw]
+
+
+def _deadlines(raw: list[bytes]) -> list[int | None]:
+    return [int(value) or None for value in raw]
+
+
+def _identities(raw: Iterable[bytes]) -> list[tuple[str, str]]:
+    return [replies.identity(mid) for mid in raw]
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Builds the calls of one namespace."""
+
+    name: str
+    clock: Clock
+
+    @property
+    def root(self) -> str:
+        return prefix(self.name)
+
+    def _call(
+        self, name: str, decode: Callable[[Any], T], *rows: tuple[Argument, ...], **args: Argument
+    ) -> Call[T]:
+        script = load(name)
+        return Call(script, script.args(*rows, schema=SCHEMA, now=self.clock.now_ms() or 0, **args), decode)
+
+    # --- transitions -----------------------------------------------------------------------------------------
+
+    def enqueue(self, rows: Sequence[NewRow]) -> Call[list[tuple[bool, str]]]:
+        packed = [
+            (join(r.tenant, r.id), r.lane, r.priority, repr(r.cost), r.due_in_ms, _ms(r.due_at_ms),
+             _ms(r.max_attempts), r.body)
+            for r in rows
+        ]  # fmt: skip
+        return self._call("enqueue", _created, *packed)
+
+    def claim(
+        self, stream: Stream, n: int, visibility_ms: int, consumer: str, pools: Sequence[str]
+    ) -> Call[replies.Claimed]:
+        return self._call(
+            "claim", replies.claimed, *((pool,) for pool in pools),
+            session=stream.session, stream=stream.number, callno=stream.callno,
+            n=n, visibility=visibility_ms, consumer=consumer,
+        )  # fmt: skip
+
+    def settle(self, stream: Stream, rows: Sequence[SettleRow], ttl_ms: int) -> Call[list[str]]:
+        packed = [
+            (join(r.tenant, r.id), r.token, r.action, r.delay_ms, r.reason, note_text(r.text)) for r in rows
+        ]
+        return self._call(
+            "settle", replies.texts, *packed,
+            session=stream.session, stream=stream.number, callno=stream.callno, ttl=ttl_ms,
+        )  # fmt: skip
+
+    def extend(
+        self, leases: Sequence[tuple[str, str, str]], visibility_ms: int, consumer: str
+    ) -> Call[list[int | None]]:
+        """``leases`` are (tenant, id, token); the answer is each one's new deadline, or None when it is lost."""
+        rows = [(join(tenant, id_), token) for tenant, id_, token in leases]
+        return self._call("extend", _deadlines, *rows, visibility=visibility_ms, consumer=consumer)
+
+    # --- maintenance -----------------------------------------------------------------------------------------
+
+    def promote(self, limit: int) -> Call[int]:
+        return self._call("promote", int, limit=limit)
+
+    def reclaim(self, limit: int) -> Call[tuple[int, list[tuple[str, str]], list[tuple[str, str]]]]:
+        def decode(raw: list[Any]) -> tuple[int, list[tuple[str, str]], list[tuple[str, str]]]:
+            return raw[0], _identities(raw[1]), _identities(raw[2])
+
+        return self._call("reclaim", decode, limit=limit)
+
+    def reconcile_group(
+        self, group: str, cursor: str
+    ) -> Call[tuple[str, bool, int, list[tuple[str, str]]]]:
+        def decode(raw: list[Any]) -> tuple[str, bool, int, list[tuple[str, str]]]:
+            return replies.text(raw[0]), bool(raw[1]), raw[2], _identities(raw[3])
+
+        return self._call("reconcile_group", decode, group=group, cursor=cursor)
+
+    def reconcile_leases(
+        self, cursor: str, visibility_ms: int
+    ) -> Call[tuple[str, int, list[tuple[tuple[str, str], str]]]]:
+        def decode(raw: list[Any]) -> tuple[str, int, list[tuple[tuple[str, str], str]]]:
+            given = [(replies.identity(mid), replies.text(what)) for mid, what in raw[2]]
+            return replies.text(raw[0]), raw[1], given
+
+        return self._call("reconcile_leases", decode, cursor=cursor, visibility=visibility_ms)
+
+    def reconcile_open(self, group: str) -> Call[bool]:
+        return self._call("reconcile_open", bool, group=group)
+
+    def audit(self, what: str, cursor: str, fix: bool, of: str = "") -> Call[tuple[str, int, list[list[str]]]]:
+        """One bounded step of the self-check ``audit_<what>``: next cursor, entries looked at, findings."""
+
+        def decode(raw: list[Any]) -> tuple[str, int, list[list[str]]]:
+            return replies.text(raw[0]), raw[1], [replies.texts(finding) for finding in raw[2]]
+
+        return self._call(f"audit_{what}", decode, cursor=cursor, fix=int(fix), of=of)
+
+    def audit_clean(self, remains: Sequence[str]) -> Call[list[list[str]]]:
+        """With no message left: keys that should be gone, as (kind, evidence)."""
+
+        def decode(raw: list[Any]) -> list[list[str]]:
+            return [replies.texts(found) for found in raw]
+
+        return self._call("audit_clean", decode, *((kind,) for kind in remains))
+
+    def lock(self, duty: str, owner: str, ttl_ms: int) -> Call[bool]:
+        """Takes or prolongs the lock of a duty; 0 gives it back."""
+        return self._call("lock", bool, duty=duty, owner=owner, ttl=ttl_ms)
+
+    def beat(self, worker: str, info: str, silence_ms: int) -> Call[int]:
+        return self._call("beat", int, worker=worker, info=info, silence=silence_ms)
+
+    def ring_bell(self, pools: Sequence[str]) -> Call[int]:
+        return self._call("ring_bell", int, *((pool,) for pool in pools))
+
+    # --- settings and dead letters ---------------------------------------------------------------------------
+
+    def configure(
+        self, by: str, declared: dict[str, str], defaults: Sequence[tuple[str, int | None]]
+    ) -> Call[Settings]:
+        """``declared`` holds what this client says (missing or '': nothing), ``defaults`` the limits' defaults."""
+        names = ("scheduler", "limits", "retry", "max_attempts", "max_crashes", "dead_letters")
+
+        def decode(raw: list[Any]) -> Settings:
+            return Settings(replies.pairs(raw[0]), tuple(replies.texts(raw[1])))
+
+        rows = [(name, "none" if default is None else default) for name, default in defaults]
+        values: dict[str, Argument] = {name: declared.get(name, "") for name in names}
+        return self._call("configure", decode, *rows, by=by, **values)
+
+    def set_limit(self, group: str, value: int | str) -> Call[bool]:
+        return self._call("set_limit", bool, group=group, value=value)
+
+    def redrive(self, tenant: str, ids: Sequence[str]) -> Call[int]:
+        return self._call("redrive", int, *((id_,) for id_ in ids), tenant=tenant)
+
+    def purge_dead(self, tenant: str, ids: Sequence[str]) -> Call[int]:
+        return self._call("purge_dead", int, *((id_,) for id_ in ids), tenant=tenant)
+
+    # --- reads -----------------------------------------------------------------------------------------------
+
+    def get(self, identities: Sequence[tuple[str, str]]) -> Call[list[replies.Stored | None]]:
+        """All that is stored of messages named by (tenant, id)."""
+
+        def decode(raw: list[Any]) -> list[replies.Stored | None]:
+            return [replies.stored(item) for item in raw]
+
+        return self._call("get", decode, *((join(*identity),) for identity in identities))
+
+    def group_state(self, group: str) -> Call[list[Any]]:
+        """Own limit, default, held or -1, messages waiting, holders' mids."""
+        return self._call("group_state", list, group=group)
+
+    def tenant_state(self, tenant: str) -> Call[list[Any]]:
+        """Counters, messages present, messages blocked, oldest ready instant or -1, dead letters."""
+        return self._call("tenant_state", list, tenant=tenant)
+
+    def totals(self) -> Call[list[Any]]:
+        """Counters of the namespace, messages in flight, delayed, present."""
+        return self._call("totals", list)
+
+    def lanes(self, tenant: str) -> Call[list[Any]]:
+        """Each lane with ready messages of a tenant: name, messages, oldest instant, group it is parked at or ''."""
+        return self._call("lanes", list, tenant=tenant)
+
+    def pool_page(self, pool: str, cursor: str) -> Call[list[Any]]:
+        """One page of a pool's tenants with ready work: cursor, then messages blocked and oldest ready instant."""
+        return self._call("pool_page", list, pool=pool, cursor=cursor)

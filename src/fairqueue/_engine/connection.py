@@ -1,0 +1,265 @@
+"""The one connection to the server: sends calls, repeats them after trouble, and turns replies into our errors.
+
+A call may be sent several times (the reply of the first may be lost); scripts make that safe. A caller that is
+cancelled never cancels the exchange itself: the reply is always read by the call it belongs to, so no later
+call on the same connection can get it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fairqueue.errors import (
+    ConfigurationError,
+    FairQueueError,
+    QueueFullError,
+    QueueUnavailableError,
+    SchemaMismatchError,
+)
+
+from .calls import Call
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+T = TypeVar("T")
+
+SOCKET_TIMEOUT = 5.0  # longer than any script, shorter than a user's patience with a dead connection
+CONNECT_TIMEOUT = 3.0
+MAX_CONNECTIONS = 32
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
+# What the server says while it cannot serve us but soon will: all of it is worth another try.
+_PASSING = ("LOADING", "READONLY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "BUSY ", "MISCONF", "NOREPLICAS")
+
+
+def open_redis(url: str, *, socket_timeout: float = SOCKET_TIMEOUT, connections: int = MAX_CONNECTIONS) -> Redis:
+    """A redis-py client without retries of its own: when to repeat is decided here, in one place."""
+    from redis.asyncio import BlockingConnectionPool, Redis
+    from redis.asyncio.retry import Retry
+    from redis.backoff import NoBackoff
+
+    options: dict[str, Any] = {
+        "socket_timeout": socket_timeout,
+        "socket_connect_timeout": CONNECT_TIMEOUT,
+        "max_connections": connections,
+        "timeout": None,
+        "protocol": 2,
+        "retry": Retry(NoBackoff(), 0),
+        "health_check_interval": 0,
+    }
+    if not url.startswith("unix:"):
+        options["socket_keepalive"] = True
+    try:
+        pool = BlockingConnectionPool.from_url(url, **options)
+    except (ValueError, TypeError) as error:  # an option in the URL that redis-py does not know
+        raise ConfigurationError(f"expected url to be usable, got an option redis-py refuses: {error}") from error
+    return Redis(connection_pool=pool)
+
+
+def pauses(first: float = _FIRST_PAUSE, longest: float = _LONGEST_PAUSE) -> Callable[[], float]:
+    """Growing pauses with full jitter, so that a fleet does not come back all at once."""
+    pause = first
+
+    def following() -> float:
+        nonlocal pause
+        drawn = random.uniform(pause / 2, pause)
+        pause = min(longest, pause * 2)
+        return drawn
+
+    return following
+
+
+def is_passing(error: BaseException) -> bool:
+    """Is it worth trying again: the server is away, starting, or not the master at the moment?"""
+    import redis
+
+    if isinstance(error, redis.exceptions.AuthenticationError | redis.exceptions.AuthorizationError):
+        return False
+    if isinstance(error, redis.ConnectionError | redis.TimeoutError | OSError | EOFError):
+        return True
+    return isinstance(error, redis.ResponseError) and str(error).startswith(_PASSING)
+
+
+def translated(error: Exception) -> Exception:
+    """The server's error as one of ours."""
+    import redis
+
+    text = str(error)
+    if isinstance(error, redis.exceptions.AuthenticationError | redis.exceptions.AuthorizationError):
+        return ConfigurationError(f"the server refuses the url's user or password: {text}")
+    if isinstance(error, redis.exceptions.OutOfMemoryError) or text.startswith("OOM"):
+        return QueueFullError(f"the server is out of memory, nothing was stored: {text}")
+    if text.startswith("FQSCHEMA"):
+        return SchemaMismatchError(
+            f"another version of fairqueue wrote this namespace ({text[9:]}): run the same version everywhere, "
+            "upgrade clients one deploy after the server's data"
+        )
+    if is_passing(error):
+        return QueueUnavailableError(f"the server cannot be used: {text or type(error).__name__}")
+    return FairQueueError(f"the server refused a command: {text}")
+
+
+class Connection:
+    """Runs calls on one server.
+
+    Args:
+        locate: gives the URL to use, and is asked again after each lost connection (an embedded server may
+            have come back elsewhere).
+        configure: called when the server has lost the namespace's settings, before the call is repeated.
+        patience: seconds during which a call is repeated before ``QueueUnavailableError``.
+    """
+
+    def __init__(
+        self,
+        locate: Callable[[], Awaitable[str]],
+        root: str,
+        configure: Callable[[], Awaitable[None]],
+        patience: float = 10.0,
+    ) -> None:
+        self._locate, self._configure = locate, configure
+        self._root = root
+        self._patience = patience
+        self._redis: Redis | None = None
+        self._url = ""
+        self._exchanges: set[asyncio.Task[Any]] = set()
+        self.lost_at: float | None = None  # monotonic instant of the last trouble, for those who must wait after it
+
+    async def run(self, call: Call[T], patience: float | None = None) -> T:
+        """Sends one call.
+
+        Raises:
+            QueueUnavailableError: the server stayed away longer than ``patience``; whether the call was done is
+                unknown. QueueFullError, SchemaMismatchError, FairQueueError: the server refused it.
+        """
+        (answer,) = await self.run_all([call], patience)
+        if isinstance(answer, Exception):
+            raise answer
+        result: T = answer
+        return result
+
+    async def run_all(self, calls: Sequence[Call[Any]], patience: float | None = None) -> list[Any]:
+        """Sends several calls in one round trip; each answer is a value, or the error of that call alone."""
+        return await self.protected(lambda: self._exchange(calls), patience)
+
+    async def command(self, *args: str | int | float | bytes, patience: float | None = None) -> Any:
+        """Sends one plain command (a read: it may be repeated)."""
+
+        async def once() -> Any:
+            return await (await self._client()).execute_command(*args)
+
+        return await self.protected(once, patience)
+
+    async def protected(self, once: Callable[[], Awaitable[T]], patience: float | None = None) -> T:
+        """Repeats ``once`` through passing trouble, in a task of its own that outlives a cancelled caller."""
+        task = asyncio.ensure_future(self._persist(once, self._patience if patience is None else patience))
+        self._exchanges.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._exchanges.discard(task)
+        if not task.cancelled():
+            task.exception()  # a caller that was cancelled is not there to see it
+
+    async def _persist(self, once: Callable[[], Awaitable[T]], patience: float) -> T:
+        give_up, pause = time.monotonic() + patience, pauses()
+        while True:
+            try:
+                return await once()
+            except FairQueueError as error:
+                if not isinstance(error, QueueUnavailableError) or time.monotonic() > give_up:
+                    raise
+            except Exception as error:
+                import redis
+
+                if not isinstance(error, redis.RedisError | OSError | EOFError):
+                    raise
+                if not is_passing(error) or time.monotonic() > give_up:
+                    raise translated(error) from error
+            self.lost_at = time.monotonic()
+            await asyncio.sleep(pause())
+
+    async def _exchange(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        answers = await self._send(calls)
+        for position in await self._repaired(answers):
+            (answers[position],) = await self._send([calls[position]])
+        return [self._read(call, answer) for call, answer in zip(calls, answers, strict=True)]
+
+    async def _send(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        import redis
+
+        client = await self._client()
+        if len(calls) == 1:
+            try:
+                return [await client.execute_command(*self._words(calls[0]))]
+            except redis.ResponseError as error:
+                return [error]
+        pipeline = client.pipeline(transaction=False)
+        for call in calls:
+            pipeline.execute_command(*self._words(call))
+        return await pipeline.execute(raise_on_error=False)
+
+    def _words(self, call: Call[Any]) -> list[Any]:
+        return ["EVALSHA", call.script.sha, 1, self._root, *call.args]
+
+    async def _repaired(self, answers: list[Any]) -> list[int]:
+        """Loads scripts or settings the server has lost; the positions of the calls that are to be sent again."""
+        again = [i for i, answer in enumerate(answers) if _is(answer, "NOSCRIPT")]
+        if again:
+            await self.load_scripts()
+        unconfigured = [i for i, answer in enumerate(answers) if _is(answer, "FQUNCONFIGURED")]
+        if unconfigured:
+            await self._configure()
+        return sorted({*again, *unconfigured})
+
+    async def load_scripts(self) -> None:
+        """Gives the server every script, in one round trip."""
+        from .script import load_all
+
+        pipeline = (await self._client()).pipeline(transaction=False)
+        for script in load_all().values():
+            pipeline.execute_command("SCRIPT LOAD", script.source)
+        await pipeline.execute()
+
+    def _read(self, call: Call[Any], answer: Any) -> Any:
+        if isinstance(answer, Exception):
+            if is_passing(answer):
+                raise answer
+            return translated(answer)
+        return call.decode(answer)
+
+    async def _client(self) -> Redis:
+        url = await self._locate()
+        if self._redis is None or url != self._url:
+            old, self._redis, self._url = self._redis, open_redis(url), url
+            if old is not None:
+                await old.connection_pool.disconnect(inuse_connections=False)
+        return self._redis
+
+    async def dedicated(self, socket_timeout: float) -> Redis:
+        """A client of its own for a blocking wait, with one connection."""
+        return open_redis(await self._locate(), socket_timeout=socket_timeout, connections=1)
+
+    async def close(self, wait: float = 2.0) -> None:
+        """Lets running exchanges end (bounded), then closes the connections."""
+        if self._exchanges:
+            await asyncio.wait(self._exchanges, timeout=wait)
+        for task in self._exchanges:
+            task.cancel()
+        if self._redis is not None:
+            await self._redis.aclose()
+            self._redis = None
+
+    def forget(self) -> None:
+        """After a fork: the parent's sockets are not ours; nothing is sent on them."""
+        self._redis, self._exchanges, self._url = None, set(), ""
+
+
+def _is(answer: Any, code: str) -> bool:
+    if not isinstance(answer, Exception):
+        return False
+    return str(answer).startswith(code) or (code == "NOSCRIPT" and "NOSCRIPT" in type(answer).__name__.upper())

@@ -1,0 +1,245 @@
+"""One client's engine: its server, its settings, its session, and the streams its replayable calls come from."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from fairqueue import embedded
+from fairqueue.codec import JsonCodec
+from fairqueue.config import Codec, Options
+from fairqueue.errors import ConfigurationError, FairQueueError
+from fairqueue.limits import Limit, from_settings, to_settings
+from fairqueue.retry import RetryPolicy
+
+from .bell import Bell
+from .calls import Call, Calls, Settings, Stream
+from .connection import Connection
+
+T = TypeVar("T")
+_log = logging.getLogger("fairqueue")
+_OLDEST = {"redis": (7, 0), "valkey": (7, 2)}
+
+
+@dataclass(slots=True)
+class StreamPool:
+    """Streams of replayable calls: one for each call under way, reused when it has been answered.
+
+    A stream whose last call may or may not have been done keeps its number, so the next claim repeats that call.
+    """
+
+    session: str
+    _free: list[Stream] = field(default_factory=list)
+    _made: int = 0
+
+    def take(self) -> Stream:
+        if self._free:
+            return self._free.pop()
+        self._made += 1
+        return Stream(self.session, self._made, 1)
+
+    def answered(self, stream: Stream) -> None:
+        self._free.append(Stream(stream.session, stream.number, stream.callno + 1))
+
+    def unanswered(self, stream: Stream) -> None:
+        self._free.append(stream)
+
+
+class Engine:
+    """What queue, leases, maintenance and reads share. Bound to one event loop; made anew after a fork."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.calls = Calls(options.name, options.clock)
+        self.codec: Codec = options.codec or JsonCodec()
+        self.consumer_default = f"{socket.gethostname()}:{os.getpid()}"
+        self.connection = Connection(self._locate, self.calls.root, self._configure)
+        self.url = ""
+        self.settings = Settings({}, ())
+        self.retry = options.retry or RetryPolicy()
+        self.limits: tuple[Limit, ...] = options.limits or ()
+        self._server: embedded.EmbeddedServer | None = None
+        self._bells: dict[tuple[str, ...], Bell] = {}
+        self._connecting: asyncio.Lock | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connected = False
+        self._renew()
+
+    def _renew(self) -> None:
+        self._pid = os.getpid()
+        self.session = secrets.token_hex(8)
+        self.claim_streams = StreamPool(self.session + "c")
+        self.settle_streams = StreamPool(self.session + "s")
+
+    # --- life ------------------------------------------------------------------------------------------------
+
+    async def connect(self) -> None:
+        """Connects on first use; cheap afterwards.
+
+        Raises:
+            ConfigurationError: the server cannot hold queues (a cluster, too old).
+            QueueUnavailableError: it cannot be reached. FairQueueError: used from a second event loop.
+        """
+        self._check_owner()
+        if self._connected:
+            return
+        if self._connecting is None:
+            self._connecting = asyncio.Lock()
+        async with self._connecting:
+            if not self._connected:
+                await self._check_server()
+                await self._configure()
+                self._connected = True
+
+    def _check_owner(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._pid != os.getpid():
+            # a fork: sockets, tasks and sessions are the parent's
+            self.connection.forget()
+            self._bells, self._loop, self._connecting, self._connected = {}, None, None, False
+            self._renew()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise FairQueueError(
+                "this FairQueue belongs to another event loop: make one for each loop, or use SyncFairQueue"
+            )
+
+    async def _locate(self) -> str:
+        url = self.options.url
+        if url is None or url.scheme != "embedded":
+            self.url = self.url or (url.text if url else "")
+            return self.url
+        if self._server is None:
+            self._server = await embedded.start(url.path)
+            _log.info("fairqueue uses the embedded server at %s", self._server.path)
+            self.url = self._server.url
+        elif self.connection.lost_at is not None:
+            self.url = await asyncio.to_thread(self._server.ensure)
+        return self.url
+
+    def located(self) -> str:
+        """The URL of the server, for another thread; an embedded one that died is started again."""
+        server = self._server
+        return server.ensure() if server is not None else self.url
+
+    async def _check_server(self) -> None:
+        info = await self.connection.command("INFO", patience=5)
+        if info.get("cluster_enabled") in (1, "1"):
+            raise ConfigurationError(
+                "expected url to name a single server, got a cluster node: this version does not support clusters"
+            )
+        _check_version(info)
+        policy = info.get("maxmemory_policy", "noeviction")
+        if policy != "noeviction":
+            _log.warning(
+                "the server may evict keys (maxmemory-policy %s): messages, slots and leases can vanish; "
+                "set maxmemory-policy noeviction",
+                policy,
+            )
+
+    async def _configure(self) -> None:
+        declared, defaults = _declared(self.options)
+        call = self.calls.configure(self.consumer_default, declared, defaults)
+        settings = await self._evaluate(call)
+        if settings.changed:
+            _log.warning(
+                "namespace %r: this client's declaration replaced the stored %s",
+                self.options.name,
+                ", ".join(settings.changed),
+            )
+        self.settings = settings
+        stored = settings.stored
+        if self.options.limits is None:
+            self.limits = from_settings(stored.get("limits") or "[]")
+        if self.options.retry is None and stored.get("retry"):
+            self.retry = RetryPolicy.from_settings(stored["retry"])
+        if "limits" in settings.changed:
+            await self._wake_after_new_defaults()
+
+    async def _evaluate(self, call: Call[T]) -> T:
+        """Runs a call that must not ask for settings itself."""
+        words = ["EVAL", call.script.source, 1, self.calls.root, *call.args]
+        import redis
+
+        from .connection import translated
+
+        try:
+            return call.decode(await self.connection.command(*words))
+        except redis.RedisError as error:
+            raise translated(error) from error
+
+    async def _wake_after_new_defaults(self) -> None:
+        """A raised default makes room in groups of tenants that wait: each is looked at, by the script that wakes."""
+        from .keys import key
+
+        groups = await self.connection.command("SMEMBERS", key(self.calls.root, "groups"))
+        for group in groups:
+            await self.connection.run(self.calls.reconcile_group(group.decode(), "0"))
+
+    async def close(self) -> None:
+        """Gives back bells and connections; an embedded server of ours loses this client."""
+        for bell in self._bells.values():
+            await bell.close()
+        self._bells.clear()
+        await self.connection.close()
+        server, self._server = self._server, None
+        if server is not None:
+            await asyncio.to_thread(server.close)
+        self._connected = False
+        self._loop, self._connecting = None, None
+
+    # --- calls -----------------------------------------------------------------------------------------------
+
+    async def run(self, call: Call[T], patience: float | None = None) -> T:
+        await self.connect()
+        return await self.connection.run(call, patience)
+
+    async def run_all(self, calls: Sequence[Call[Any]], patience: float | None = None) -> list[Any]:
+        await self.connect()
+        return await self.connection.run_all(calls, patience)
+
+    async def command(self, *args: str | int | float | bytes) -> Any:
+        await self.connect()
+        return await self.connection.command(*args)
+
+    def bell(self, pools: tuple[str, ...]) -> Bell:
+        if pools not in self._bells:
+
+            async def give_back(rung: Sequence[str]) -> None:
+                with contextlib.suppress(FairQueueError):
+                    await self.connection.run(self.calls.ring_bell(rung), patience=0)
+
+            self._bells[pools] = Bell(self.calls.root, pools, self.connection.dedicated, give_back)
+        return self._bells[pools]
+
+
+def _declared(options: Options) -> tuple[dict[str, str], list[tuple[str, int | None]]]:
+    declared: dict[str, str] = {}
+    if options.scheduler is not None:
+        declared["scheduler"] = options.scheduler
+    if options.dead_letters is not None:
+        declared["dead_letters"] = "1" if options.dead_letters else "0"
+    if options.retry is not None:
+        declared["retry"] = options.retry.to_settings()
+        declared["max_attempts"] = str(options.retry.max_attempts)
+        declared["max_crashes"] = str(options.retry.max_crashes)
+    if options.limits is not None:
+        declared["limits"] = to_settings(options.limits)
+    return declared, [(limit.name, limit.default) for limit in options.limits or ()]
+
+
+def _check_version(info: dict[str, Any]) -> None:
+    kind = "valkey" if "valkey_version" in info else "redis"
+    text = str(info.get(f"{kind}_version", "0"))
+    version = tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
+    if version < _OLDEST[kind]:
+        oldest = ".".join(map(str, _OLDEST[kind]))
+        raise ConfigurationError(f"expected a server of at least {kind} {oldest}, got {kind} {text}")

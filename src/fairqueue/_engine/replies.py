@@ -1,0 +1,155 @@
+"""What the scripts answer, as Python values. Bytes come in, plain dataclasses go out; nothing here decodes payloads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .keys import US
+
+STATES = {"r": "ready", "d": "delayed", "f": "in_flight", "x": "dead"}
+_FIELDS = 14  # before the lane, which is the tail of a header
+
+
+class HeaderError(ValueError):
+    """A stored header that this version cannot read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The packed header of a message; see includes/header.lua."""
+
+    state: str
+    token: str
+    attempt: int
+    crashes: int
+    redrives: int
+    max_attempts: int | None
+    priority: int
+    cost: float
+    seq: int
+    enqueued_at: int
+    moved_at: int
+    lane: str
+    tenant: str
+    queue: str
+    pool: str
+    groups: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Header:
+        """Raises ``HeaderError`` for anything that is not a header."""
+        try:
+            fields = raw.decode().split(US, _FIELDS)
+            lane = fields[_FIELDS]
+            tenant, queue, pool, *rest = lane.split(US)
+            return cls(
+                state=STATES[fields[0]], token=fields[1], attempt=int(fields[3]), crashes=int(fields[4]),
+                redrives=int(fields[6]), max_attempts=int(fields[8]) if fields[8] else None,
+                priority=int(fields[9]), cost=float(fields[10]), seq=int(fields[11]),
+                enqueued_at=int(fields[12]), moved_at=int(fields[13]), lane=lane,
+                tenant=tenant, queue=queue, pool=pool,
+                groups=tuple(zip(rest[::2], rest[1::2], strict=True)),
+            )  # fmt: skip
+        except (ValueError, KeyError, IndexError) as error:
+            raise HeaderError(f"unreadable header {raw[:80]!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedMessage:
+    """One lease as the claim script answers it; ``body`` is None when the payload is gone."""
+
+    tenant: str
+    id: str
+    token: str
+    deadline: int
+    header: Header
+    body: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The answer of a claim."""
+
+    again: bool
+    next_due_ms: int | None
+    dirty: tuple[str, ...]
+    messages: tuple[ClaimedMessage, ...]
+
+
+def text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
+def texts(raw: list[bytes]) -> list[str]:
+    return [text(item) for item in raw]
+
+
+def identity(mid: bytes) -> tuple[str, str]:
+    """(tenant, id) of a mid."""
+    tenant, _, id_ = text(mid).partition(US)
+    return tenant, id_
+
+
+def pairs(raw: list[bytes]) -> dict[str, str]:
+    """A flat list of fields and values, as HGETALL answers."""
+    return dict(zip(texts(raw[::2]), texts(raw[1::2]), strict=True))
+
+
+def claimed(raw: list[Any]) -> Claimed:
+    again, next_due, dirty, leases = raw
+    return Claimed(
+        bool(again),
+        None if next_due < 0 else int(next_due),
+        tuple(texts(dirty)),
+        tuple(_claimed_message(lease) for lease in leases),
+    )
+
+
+def _claimed_message(raw: list[Any]) -> ClaimedMessage:
+    mid, token, deadline, header, *body = raw
+    tenant, id_ = identity(mid)
+    return ClaimedMessage(
+        tenant, id_, text(token), int(deadline), Header.parse(header), body[0] if body else None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """All that is stored of one message."""
+
+    id: str
+    header: Header
+    body: bytes | None
+    lease: tuple[str, str, int] | None  # token, consumer, claimed at
+    deadline: int | None
+    note: tuple[str, int, str] | None  # reason, at, text
+    position: int | None
+
+
+def stored(raw: list[Any] | None) -> Stored | None:
+    """The answer of the ``get`` script for one message."""
+    if not raw:
+        return None
+    mid, header, body, lease, deadline, note, position = raw
+    return Stored(
+        identity(mid)[1],
+        Header.parse(header),
+        body,
+        _lease(lease),
+        int(float(deadline)) if deadline else None,
+        _note(note),
+        position if isinstance(position, int) and position >= 0 else None,
+    )
+
+
+def _lease(raw: bytes | None) -> tuple[str, str, int] | None:
+    fields = text(raw).split(US) if raw else []
+    return (fields[0], fields[1], int(fields[2])) if len(fields) > 6 and fields[2].isdigit() else None  # noqa: PLR2004
+
+
+def _note(raw: bytes | None) -> tuple[str, int, str] | None:
+    if not raw:
+        return None
+    reason, at, what = text(raw).split(US, 2)
+    return reason, int(at), what

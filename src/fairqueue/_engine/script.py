@@ -1,0 +1,121 @@
+"""Loads the Lua scripts: header contract, includes, named arguments, SHA.
+
+A script file starts with a contract in comments::
+
+    -- claim: takes up to n messages ...
+    -- ARGV schema now:int consumer n:int
+    -- ROWS mid token action
+    -- FLAGS allow-oom
+
+``ARGV`` names (and types) the fixed arguments: each becomes a Lua local. ``ROWS`` names the columns of a
+repeated tail: ``ROWS_AT`` is the index of its first value and ``ROW`` the number of columns. ``KEYS[1]`` is
+always the prefix of the namespace, from which the table ``k`` of all key names is built (see keys.py).
+``-- @include name`` is replaced by ``includes/name.lua``, once a script.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from .keys import lua_keys
+
+_CONTRACT = re.compile(r"^-- (ARGV|ROWS|FLAGS)(?: (.*))?$", re.MULTILINE)
+_INCLUDE = re.compile(r"^-- @include (\w+)$", re.MULTILINE)
+_TYPES = {"": "{}", "int": "tonumber({})"}
+
+Argument = str | bytes | int | float
+
+
+class ScriptError(Exception):
+    """A script file that breaks its contract: raised when the package is loaded, never at a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One assembled script: its text, SHA1 and the names of its arguments."""
+
+    name: str
+    source: str
+    sha: str
+    argv: tuple[str, ...]
+    rows: tuple[str, ...]
+
+    def args(self, *rows: tuple[Argument, ...], **named: Argument) -> list[Argument]:
+        """The argument list in contract order; a missing or unknown name is an error here, not on the server."""
+        if set(named) != set(self.argv):
+            raise ScriptError(f"{self.name}: expected arguments {self.argv}, got {tuple(named)}")
+        values: list[Argument] = [named[name] for name in self.argv]
+        for row in rows:
+            if len(row) != len(self.rows):
+                raise ScriptError(f"{self.name}: expected rows of {self.rows}, got {len(row)} values")
+            values.extend(row)
+        return values
+
+
+def _read(path: str) -> str:
+    return resources.files(__package__).joinpath("scripts", path).read_text(encoding="utf-8")
+
+
+def _contract(name: str, text: str) -> dict[str, list[str]]:
+    found = {word: (rest or "").split() for word, rest in _CONTRACT.findall(text)}
+    if "ARGV" not in found:
+        raise ScriptError(f"{name}: no '-- ARGV' line")
+    return found
+
+
+def _prologue(argv: list[str], rows: list[str]) -> str:
+    lines = [lua_keys()]
+    for position, declared in enumerate(argv, start=1):
+        name, _, kind = declared.partition(":")
+        lines.append(f"local {name} = {_TYPES[kind].format(f'ARGV[{position}]')}")
+    if rows:
+        lines.append(f"local ROWS_AT, ROW = {len(argv) + 1}, {len(rows)}")
+    return "\n".join(lines) + "\n"
+
+
+def _expand(text: str, seen: set[str]) -> str:
+    def once(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name in seen:
+            return ""
+        seen.add(name)
+        return _expand(_read(f"includes/{name}.lua"), seen)
+
+    return _INCLUDE.sub(once, text)
+
+
+def assemble(name: str, text: str) -> Script:
+    """Builds a script from the text of its file.
+
+    Raises:
+        ScriptError: the contract is missing or names a type that does not exist.
+    """
+    contract = _contract(name, text)
+    argv, rows = contract["ARGV"], contract.get("ROWS", [])
+    flags = contract.get("FLAGS", [])
+    shebang = "#!lua" + (" flags=" + ",".join(flags) if flags else "") + "\n"
+    source = shebang + _prologue(argv, rows) + _expand(text, set())
+    sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+    return Script(name, source, sha, tuple(a.partition(":")[0] for a in argv), tuple(rows))
+
+
+@cache
+def load(name: str) -> Script:
+    """The script called ``name``.
+
+    Example:
+        >>> load("claim").argv[0]
+        'schema'
+    """
+    return assemble(name, _read(f"{name}.lua"))
+
+
+def load_all() -> dict[str, Script]:
+    """Every script of the package, by name."""
+    folder = resources.files(__package__).joinpath("scripts")
+    names = sorted(file.name[:-4] for file in folder.iterdir() if file.name.endswith(".lua"))
+    return {name: load(name) for name in names}

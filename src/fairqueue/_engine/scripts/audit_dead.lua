@@ -1,0 +1,34 @@
+-- audit_dead: a page of a tenant's dead letters: each is a dead message.
+-- ARGV schema now:int cursor fix:int of
+-- FLAGS allow-oom
+-- REPLY next cursor, how many, findings of (check, subject, evidence)
+-- @include begin
+-- @include names
+-- @include header
+-- @include lease
+-- @include policy
+-- @include turns
+-- @include bell
+-- @include ring
+-- @include gates
+-- @include waiting
+-- @include counters
+-- @include slots
+-- @include places
+-- @include audit
+
+local page = try('ZSCAN', k.dead(of), cursor, 'COUNT', 200)
+if failed(page) then
+  found('KEEP', 'dead' .. US .. of, 'the dead letters key holds a ' .. call('TYPE', k.dead(of)).ok .. ', not a zset')
+  return { '0', 1, findings }
+end
+for i = 1, #page[2], 2 do
+  local mid = of .. US .. page[2][i]
+  local h = unpack_header(call('HGET', k.head, mid))
+  if not h or h.state ~= 'x' then
+    found('KEEP', mid, 'the dead letters list a message that is not dead')
+    if fix == 1 then call('ZREM', k.dead(of), page[2][i]) end
+  end
+end
+if fix == 1 and call('EXISTS', k.dead(of)) == 0 then call('SREM', k.dead_tenants, of) end
+return { page[1], #page[2] / 2, findings }

@@ -1,0 +1,54 @@
+-- audit_group: a page of the slots of a group against the leases, and whether its waiters move. Reconcile repairs both.
+-- ARGV schema now:int cursor fix:int of
+-- FLAGS allow-oom
+-- REPLY next cursor, how many, findings of (check, subject, evidence)
+-- @include begin
+-- @include names
+-- @include header
+-- @include lease
+-- @include policy
+-- @include turns
+-- @include bell
+-- @include ring
+-- @include gates
+-- @include waiting
+-- @include counters
+-- @include slots
+-- @include places
+-- @include audit
+
+local group = of
+local held = held_in(group)
+if not held then
+  found('SLOTS', group, 'the slots key holds a ' .. call('TYPE', k.slots(group)).ok .. ', not a hash')
+  return { '0', 1, findings }
+end
+
+local function lists(lease)
+  for _, listed in ipairs(lane_of(lease.lane).groups) do
+    if listed == group then return true end
+  end
+  return false
+end
+
+local page = call('HSCAN', k.slots(group), cursor, 'COUNT', 200)
+local slots = page[2]
+for i = 1, #slots, 2 do
+  local lease = unpack_lease(call('HGET', k.leases, slots[i]))
+  if not lease or lease.token ~= slots[i + 1] or not lists(lease) then
+    found('SLOTS', group .. US .. slots[i], 'a slot is held without a lease behind it')
+  end
+end
+
+if cursor == '0' then
+  local limit = limit_of(group)
+  for _, pool in ipairs(call('SMEMBERS', k.waiters(group))) do
+    local waiting = call('ZCARD', k.ring(group_scope(pool, group)))
+    local woken = call('HLEN', woken_key(pool, group))
+    local room = limit and limit - held or math.huge
+    if waiting > 0 and room > woken then
+      found('MOVES', group, waiting .. ' tenants wait in pool ' .. pool .. ', room ' .. tostring(room) .. ', woken ' .. woken)
+    end
+  end
+end
+return { page[1], #slots / 2, findings }

@@ -1,0 +1,84 @@
+-- audit_heads: a page of messages, each against the place its header names. With fix, the place is written again.
+-- ARGV schema now:int cursor fix:int of
+-- FLAGS allow-oom
+-- REPLY next cursor, how many, findings of (check, subject, evidence)
+-- @include begin
+-- @include names
+-- @include header
+-- @include lease
+-- @include policy
+-- @include turns
+-- @include bell
+-- @include ring
+-- @include gates
+-- @include waiting
+-- @include counters
+-- @include slots
+-- @include places
+-- @include audit
+
+local checks = {}
+
+function checks.r(mid, h)
+  local lane = lane_of(h.lane)
+  local place = try('ZSCORE', k.lane(h.lane), mid)
+  if failed(place) then
+    found('KEEP', 'lane' .. US .. h.lane, 'the lane key holds a ' .. call('TYPE', k.lane(h.lane)).ok .. ', not a zset')
+    if fix == 1 then call('UNLINK', k.lane(h.lane)) end
+  elseif not place then
+    found('KEEP', mid, 'the message is ready but not in its lane')
+  elseif tonumber(place) ~= lane_score(h) then
+    found('KEEP', mid, 'the message stands at another place in its lane than its header says')
+  end
+  if fix == 1 and (failed(place) or not place or tonumber(place) ~= lane_score(h)) then make_ready(mid, h) end
+  check_lane(lane, h)
+end
+
+function checks.d(mid, h)
+  if call('ZSCORE', k.delayed, mid) then return end
+  found('KEEP', mid, 'the message is delayed but no due time is set')
+  if fix == 1 then call('ZADD', k.delayed, h.moved_at, mid) end
+end
+
+function checks.f(mid, h)
+  local lease = unpack_lease(call('HGET', k.leases, mid))
+  if not lease then
+    found('OWNER', mid, 'the message is in flight but has no lease record')
+  elseif lease.token ~= h.token then
+    found('OWNER', mid, 'the lease record has token ' .. lease.token .. ', the message ' .. h.token)
+  end
+  if call('ZSCORE', k.deadlines, mid) then return end
+  found('OWNER', mid, 'the message is in flight but has no deadline')
+  if fix == 1 then call('ZADD', k.deadlines, int(now), mid) end -- reclaim takes it from here
+end
+
+function checks.x(mid)
+  local tenant = tenant_of(mid)
+  local place = try('ZSCORE', k.dead(tenant), id_of(mid))
+  if failed(place) then
+    found('KEEP', 'dead' .. US .. tenant, 'the dead letters key holds a ' .. call('TYPE', k.dead(tenant)).ok)
+    if fix == 1 then call('UNLINK', k.dead(tenant)) end
+  elseif not place then
+    found('KEEP', mid, 'the message is dead but not among the dead letters')
+  end
+  if fix == 1 and (failed(place) or not place) then
+    call('ZADD', k.dead(tenant), call('HINCRBY', k.counters, 'dead', 1), id_of(mid))
+    call('SADD', k.dead_tenants, tenant)
+  end
+end
+
+local page = call('HSCAN', k.head, cursor, 'COUNT', 100)
+local heads = page[2]
+for i = 1, #heads, 2 do
+  local mid, text = heads[i], heads[i + 1]
+  local h = unpack_header(text)
+  if not h then
+    found('KEEP', mid, 'the header cannot be read')
+    if fix == 1 then readable_header(mid, text, 'f') end
+  else
+    checks[h.state](mid, h)
+    if call('HEXISTS', k.body, mid) == 0 then found('KEEP', mid, 'the payload is missing') end
+  end
+end
+if fix == 1 then flush_moves() end
+return { page[1], #heads / 2, findings }

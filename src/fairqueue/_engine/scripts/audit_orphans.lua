@@ -1,0 +1,50 @@
+-- audit_orphans: pages of the payloads, due times, deadlines and notes: each belongs to a message. cursor is "<kind><n>".
+-- ARGV schema now:int cursor fix:int of
+-- FLAGS allow-oom
+-- REPLY next cursor, how many, findings of (check, subject, evidence)
+-- @include begin
+-- @include names
+-- @include header
+-- @include lease
+-- @include policy
+-- @include turns
+-- @include bell
+-- @include ring
+-- @include gates
+-- @include waiting
+-- @include counters
+-- @include slots
+-- @include places
+-- @include audit
+
+local KINDS = { 'b', 'd', 't', 'n' }
+local WALKS = {
+  b = { 'HSCAN', k.body, 'CLEAN', 'a payload without a message', 'HDEL' },
+  d = { 'ZSCAN', k.delayed, 'KEEP', 'a due time of a message that is not delayed', 'ZREM', 'd' },
+  t = { 'ZSCAN', k.deadlines, 'OWNER', 'a deadline of a message that is not in flight', 'ZREM', 'f' },
+  n = { 'HSCAN', k.notes, 'CLEAN', 'a note without a message', 'HDEL' },
+}
+local kind, inner = string.match(cursor, '^(%l)(%d+)$')
+if not kind then kind, inner = 'b', '0' end
+
+local command, key, check, evidence, remove, state = unpack(WALKS[kind])
+local page = call(command, key, inner, 'COUNT', 200)
+local entries = page[2]
+for i = 1, #entries, 2 do
+  local text = call('HGET', k.head, entries[i])
+  local h = unpack_header(text)
+  if not text or (state and h and h.state ~= state) then
+    found(check, entries[i], evidence)
+    if fix == 1 and kind ~= 't' then call(remove, key, entries[i]) end
+    if fix == 1 and kind == 't' then call('ZADD', key, int(now), entries[i]) end -- reclaim drops it with its slots
+  end
+end
+
+local following = kind .. page[1]
+if page[1] == '0' then
+  following = '0'
+  for i, name in ipairs(KINDS) do
+    if name == kind and KINDS[i + 1] then following = KINDS[i + 1] .. '0' end
+  end
+end
+return { following, #entries / 2, findings }

@@ -1,0 +1,56 @@
+-- claim: takes up to n messages over all tenants of the given pools, in fair order; each takes one slot in every limit
+-- group of its lane, or none. First all is chosen, then all is written: the records, then the slots, then the
+-- old places. Asked twice with the same call number it answers with the same leases.
+-- ARGV schema now:int session stream callno n:int visibility:int consumer
+-- ROWS pool
+-- FLAGS allow-oom
+-- REPLY again, ms until the next due message or -1, dirty groups, leases of (mid, token, deadline, header, body)
+-- @include begin
+-- @include names
+-- @include header
+-- @include lease
+-- @include policy
+-- @include turns
+-- @include bell
+-- @include ring
+-- @include gates
+-- @include waiting
+-- @include counters
+-- @include slots
+-- @include places
+-- @include promote_due
+-- @include replay
+-- @include claim_replay
+-- @include claim_admit
+-- @include claim_pick
+-- @include claim_take
+
+local PROMOTE = 200
+local given, rest, repeated = replay_claim()
+local promoted, again = 0, 0
+
+if not repeated then
+  promoted = promote_due(PROMOTE)
+  for at = ROWS_AT, #ARGV, ROW do pick_from(ARGV[at], n - #given) end
+  take(given, rest)
+  finish_lanes()
+  if #given < n and (promoted == PROMOTE or exhausted() or wakes > 0) then again = 1 end
+end
+
+for at = ROWS_AT, #ARGV, ROW do
+  local pool = ARGV[at]
+  if call('EXISTS', k.ring('p' .. US .. pool)) == 0 then
+    call('DEL', k.bell(pool))
+  elseif #given >= n then
+    bells[pool] = true -- this client is full and work is left: the next idle one is called
+  end
+end
+flush_moves()
+
+local next_due = call('ZRANGE', k.delayed, 0, 0, 'WITHSCORES')
+return {
+  again,
+  next_due[2] and math.max(0, tonumber(next_due[2]) - now) or -1,
+  dirty_found(),
+  deliver(given),
+}

@@ -1,0 +1,50 @@
+-- configure: settings have one owner, the server. What a client declares ('' means it declares nothing) replaces what is
+-- stored when it differs; the change is remembered for the doctor.
+-- ARGV schema now:int by scheduler limits retry max_attempts max_crashes dead_letters
+-- ROWS name default
+-- REPLY the stored settings as a flat list, then the names that were changed
+local US = '\31'
+local call = redis.call
+
+local stored_schema = call('HGET', k.settings, 'schema')
+if stored_schema and stored_schema ~= schema then
+  return redis.error_reply('FQSCHEMA stored schema ' .. stored_schema .. ', this client speaks ' .. schema)
+end
+if now == 0 then
+  local time = call('TIME')
+  now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+
+local first_time = not stored_schema
+local changed = {}
+
+local function declare(name, value, default)
+  local stored = call('HGET', k.settings, name)
+  if value == '' then value = stored or default end
+  if stored == value then return false end
+  call('HSET', k.settings, name, value)
+  if first_time then return true end
+  changed[#changed + 1] = name
+  return true
+end
+
+local function replace_defaults()
+  for _, field in ipairs(call('HKEYS', k.limits)) do
+    if not string.find(field, US, 1, true) then call('HDEL', k.limits, field) end
+  end
+  for at = ROWS_AT, #ARGV, ROW do call('HSET', k.limits, ARGV[at], ARGV[at + 1]) end
+end
+
+declare('schema', schema, schema)
+declare('shards', '1', '1')
+declare('scheduler', scheduler, 'fair')
+declare('retry', retry, '')
+declare('max_attempts', max_attempts, '12')
+declare('max_crashes', max_crashes, '5')
+declare('dead_letters', dead_letters, '1')
+if declare('limits', limits, '[]') and limits ~= '' then replace_defaults() end
+if #changed > 0 then
+  call('HSET', k.settings, 'changed', table.concat(changed, ','), 'changed_by', by,
+    'changed_at', string.format('%.0f', now))
+end
+return { call('HGETALL', k.settings), changed }

@@ -1,0 +1,30 @@
+-- What the self-check's steps share. A subject is a name whose parts the reader joins with '/'.
+local findings = {}
+
+local function found(check, subject, evidence) findings[#findings + 1] = { check, subject, evidence } end
+
+local lanes_checked = {}
+
+-- A lane with ready messages takes turns or waits; a tenant with lanes that take turns takes turns itself.
+local function check_lane(lane, h)
+  if lanes_checked[lane.name] then return end
+  lanes_checked[lane.name] = true
+  local in_ring = call('ZSCORE', k.ring(lane.scope), lane.name)
+  local parked_at = call('HGET', parked_key(lane), lane.name)
+  local stopped
+  if not in_ring and not parked_at then
+    stopped = 'the lane has ready messages but neither takes turns nor waits at a group'
+  elseif in_ring and not call('ZSCORE', k.ring(lane.pool_scope), lane.tenant) then
+    stopped = 'the tenant has claimable lanes but takes no turns in its pool'
+  elseif parked_at and not in_ring and not call('ZSCORE', waiting_key(lane.pool, parked_at, lane.tenant), lane.name) then
+    stopped = 'the lane is parked at ' .. string.gsub(parked_at, US, '/') .. ' but not on its waiting list'
+  elseif parked_at and not in_ring and not call('ZSCORE', k.ring(group_scope(lane.pool, parked_at)), lane.tenant) then
+    stopped = 'the lane waits at ' .. string.gsub(parked_at, US, '/') .. ' but its tenant is not on the list there'
+  end
+  if not stopped then return end
+  found('MOVES', 'lane' .. US .. lane.name, stopped)
+  if fix == 1 then
+    if parked_at then unpark(lane, parked_at) end
+    lane_ready(lane, h.seq)
+  end
+end

@@ -1,0 +1,41 @@
+-- What every script does first: refuse before it writes when the namespace speaks another schema, and fix
+-- the instant it works at (the server's clock; a test's clock replaces it).
+local US = '\31'
+local call, try = redis.call, redis.pcall
+
+local settings = call('HMGET', k.settings, 'schema', 'scheduler', 'max_attempts', 'max_crashes', 'dead_letters')
+if not settings[1] then return redis.error_reply('FQUNCONFIGURED no settings are stored under this name') end
+if settings[1] ~= schema then
+  return redis.error_reply('FQSCHEMA stored schema ' .. settings[1] .. ', this client speaks ' .. schema)
+end
+
+if now == 0 then
+  local time = call('TIME')
+  now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+
+-- Lua would write large integers as floats.
+local function int(number) return string.format('%.0f', number) end
+
+-- A pcall's error reply, or nil.
+local function failed(reply)
+  if type(reply) == 'table' and reply.err then return reply.err end
+end
+
+-- Runs a variadic command over any number of values, well below the stack limit of unpack.
+local CHUNK = 1000
+local function many(command, key, values)
+  for from = 1, #values, CHUNK do
+    call(command, key, unpack(values, from, math.min(from + CHUNK - 1, #values)))
+  end
+end
+
+-- HMGET over any number of fields.
+local function get_many(key, fields)
+  local values = {}
+  for from = 1, #fields, CHUNK do
+    local part = call('HMGET', key, unpack(fields, from, math.min(from + CHUNK - 1, #fields)))
+    for i = 1, #part do values[from + i - 1] = part[i] end
+  end
+  return values
+end

@@ -1,0 +1,66 @@
+-- Who is let in. A group's state is read once and counted on while this script takes slots.
+local gates, dirty = {}, {}
+
+local function gate_of(group)
+  local gate = gates[group]
+  if gate then return gate end
+  local held = held_in(group)
+  if not held then mark_dirty(group, 'dirty') end
+  local state = dirty_state(group)
+  gate = { limit = limit_of(group), held = held, dirty = state, closed = state == 'closed' or not held, taken = 0 }
+  gates[group] = gate
+  return gate
+end
+
+-- Is there room for this lane? Slots that woken lanes were promised are not free for others.
+local function has_room(gate, lane, group)
+  local woken = call('HLEN', woken_key(lane.pool, group))
+  gate.woken = woken > 0
+  if not gate.limit then return true end
+  if woken > 0 and call('HEXISTS', woken_key(lane.pool, group), lane.name) == 1 then woken = woken - 1 end
+  return gate.held + woken < gate.limit
+end
+
+-- The first group that keeps this lane out, and whether it must be reconciled before anybody may wait at it.
+local function blocking_group(lane)
+  for _, group in ipairs(lane.groups) do
+    local gate = gate_of(group)
+    if gate.closed then return group, true end
+    if not has_room(gate, lane, group) then return group, gate.dirty end
+  end
+end
+
+-- May this message come in over its own leftover slots? Held minus its own must be below every limit.
+local function readmits(lane, mid)
+  for _, group in ipairs(lane.groups) do
+    local gate = gate_of(group)
+    if gate.closed then return false end
+    if gate.limit and call('HEXISTS', k.slots(group), mid) == 1 then
+      if gate.held - 1 >= gate.limit then return false end
+    elseif not has_room(gate, lane, group) then
+      return false
+    end
+  end
+  return true
+end
+
+-- A ready message of this lane, wherever it stands in it, that still has a slot in the full group from before.
+-- Looked for when the lane would be parked, among at most this many holders; beyond, reconcile heals it.
+local MAX_HOLDERS = 128
+
+local function own_leftover(lane, group, taken)
+  local gate = gate_of(group)
+  if gate.closed or gate.held > MAX_HOLDERS then return nil end
+  for _, mid in ipairs(call('HKEYS', k.slots(group))) do
+    if not taken[mid] and tenant_of(mid) == lane.tenant and call('ZSCORE', k.lane(lane.name), mid)
+      and readmits(lane, mid) then
+      return mid
+    end
+  end
+end
+
+local function dirty_found()
+  local found = {}
+  for group in pairs(dirty) do found[#found + 1] = group end
+  return found
+end

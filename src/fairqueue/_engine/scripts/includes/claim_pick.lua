@@ -1,0 +1,168 @@
+-- Choosing. Tenants take turns in the pool, lanes take turns in their tenant; only tags are written meanwhile.
+local MAX_PARKS, MAX_STALE, BUFFER = 200, 1000, 16
+local parks, stale = 0, 0
+local picks, taken = {}, {}
+local aside, touched, batons = {}, {}, {} -- passed over until the end of this script; lanes to look at then; to wake
+local drops = {} -- lane -> index entries without a ready message
+
+local function exhausted() return parks >= MAX_PARKS or stale >= MAX_STALE end
+
+-- The smallest tag in a scope that was not passed over. Those passed over stay in the ring.
+local function first_in(scope)
+  local member, tag = first(scope)
+  if not member or not aside[scope .. US .. member] then return member, tag end
+  local size = 2
+  while true do
+    local top = call('ZRANGE', k.ring(scope), 0, size - 1, 'WITHSCORES')
+    for i = 1, #top, 2 do
+      if not aside[scope .. US .. top[i]] then return top[i], tonumber(top[i + 1]) end
+    end
+    if #top < size * 2 then return nil end
+    size = size * 4
+  end
+end
+
+local function pass_over(scope, member) aside[scope .. US .. member] = true end
+
+-- An index entry whose header says otherwise, or has none, is dropped; without a header the body goes too.
+local function drop_entry(lane, mid, text)
+  drops[lane] = drops[lane] or {}
+  table.insert(drops[lane], mid)
+  stale = stale + 1
+  if text then return readable_header(mid, text, 'r', lane.name) end
+  call('HDEL', k.body, mid)
+  call('HINCRBY', k.totals, 'dropped_entries', 1)
+end
+
+-- Refills the lane's buffer; false at its end, or when its key holds another type: that stops this lane alone.
+local function refill(lane)
+  lane.fetched = lane.fetched or 0
+  local part = try('ZRANGE', k.lane(lane.name), lane.fetched, lane.fetched + BUFFER - 1, 'WITHSCORES')
+  if failed(part) then
+    lane.broken = true
+    return false
+  end
+  lane.fetched, lane.buffer, lane.at = lane.fetched + #part / 2, part, 1
+  return #part > 0
+end
+
+-- The lane's next ready message: { mid, header }.
+local function peek(lane)
+  if lane.next then return lane.next end
+  while stale < MAX_STALE do
+    if not lane.buffer or lane.at > #lane.buffer then
+      if not refill(lane) then return nil end
+    end
+    local mid = lane.buffer[lane.at]
+    lane.at = lane.at + 2
+    if not taken[mid] then
+      local text = call('HGET', k.head, mid)
+      local h = unpack_header(text)
+      if h and h.state == 'r' and h.lane == lane.name then
+        lane.next = { mid = mid, header = h }
+        return lane.next
+      end
+      drop_entry(lane, mid, text)
+    end
+  end
+end
+
+local function choose(lane, found)
+  picks[#picks + 1] = { mid = found.mid, header = found.header, lane = lane }
+  taken[found.mid] = true
+  if lane.next and lane.next.mid == found.mid then lane.next = nil end
+  for _, group in ipairs(lane.groups) do
+    local gate = gate_of(group)
+    gate.held, gate.taken = gate.held + 1, gate.taken + 1
+    if gate.woken and call('HDEL', woken_key(lane.pool, group), lane.name) == 1 then batons[group] = true end
+  end
+end
+
+local function park_at(lane, group, lane_tag, tenant_tag)
+  parks = parks + 1
+  for _, baton in ipairs(park(lane, group, lane_tag, tenant_tag)) do batons[baton] = true end
+end
+
+-- A message ready in a lane that may come in over its own leftover slot, as { mid, header }.
+local function leftover_of(lane, group)
+  local mid = own_leftover(lane, group, taken)
+  local h = mid and unpack_header(call('HGET', k.head, mid))
+  if h and h.state == 'r' and h.lane == lane.name then return { mid = mid, header = h } end
+end
+
+local function serve(lane, found, lane_tag, tenant_tag)
+  local cost = tonumber(found.header.cost)
+  set_clock(lane.scope, lane_tag)
+  set_clock(lane.pool_scope, tenant_tag)
+  choose(lane, found)
+  local following = peek(lane)
+  lane_tag = policy.lane_served(lane_tag, cost, following and following.header.seq or lane_tag)
+  call('ZADD', k.ring(lane.scope), lane_tag, lane.name)
+  local function least()
+    local _, tag = first_in(lane.scope)
+    return tag or tenant_tag
+  end
+  if not following then
+    pass_over(lane.scope, lane.name)
+    touched[lane] = true
+  end
+  tenant_tag = policy.tenant_served(tenant_tag, cost, least)
+  call('ZADD', k.ring(lane.pool_scope), tenant_tag, lane.tenant)
+  return following, lane_tag, tenant_tag
+end
+
+-- Parks the lane unless it may go on; true if it was parked or passed over.
+local function kept_out(lane, lane_tag, tenant_tag)
+  lane.readmitted = nil
+  local group, must_reconcile = blocking_group(lane)
+  if not group then return false end
+  local found = leftover_of(lane, group)
+  if found then
+    lane.readmitted = found
+    return false
+  end
+  if must_reconcile then
+    dirty[group] = true
+    pass_over(lane.scope, lane.name)
+    return true
+  end
+  park_at(lane, group, lane_tag, tenant_tag)
+  if policy.by_seq then
+    local _, least = first_in(lane.scope)
+    if least then call('ZADD', k.ring(lane.pool_scope), 'XX', least, lane.tenant) end
+  end
+  return true
+end
+
+local function visit(lane, lane_tag, tenant_tag)
+  local found = peek(lane)
+  if not found then
+    touched[lane] = true
+    return pass_over(lane.scope, lane.name)
+  end
+  if kept_out(lane, lane_tag, tenant_tag) then return end
+  found, lane.readmitted = lane.readmitted or found, nil
+  local following
+  following, lane_tag, tenant_tag = serve(lane, found, lane_tag, tenant_tag)
+  -- blocking is paid for when it happens: who is full now leaves the ring now, and no later claim meets it
+  if following then kept_out(lane, lane_tag, tenant_tag) end
+end
+
+local function pick_from(pool, wanted)
+  local scope = 'p' .. US .. pool
+  while #picks < wanted and not exhausted() do
+    local tenant, tenant_tag = first_in(scope)
+    if not tenant then return end
+    local name, lane_tag = first_in('t' .. US .. pool .. US .. tenant)
+    if name then
+      visit(lane_of(name), lane_tag, tenant_tag)
+    else
+      local any = lane_of(tenant .. US .. 'none' .. US .. pool)
+      if call('EXISTS', k.ring(any.scope)) == 1 then
+        pass_over(scope, tenant)
+      else
+        tenant_changed(any, tenant_tag)
+      end
+    end
+  end
+end

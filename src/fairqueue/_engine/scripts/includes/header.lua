@@ -1,0 +1,40 @@
+-- The packed header of a message: the one truth about where it is. No text in it may hold the separator.
+--   state  r ready, d delayed, f in flight, x dead
+--   via    how it came there: e enqueue, c reclaim, f fail, l release, v redrive
+-- `lane` is the tail and names tenant, queue, pool and groups.
+local HEADER = '^(%l)\31([^\31]*)\31(%l)\31(%d+)\31(%d+)\31(%d+)\31(%d+)\31(%d)\31(%d*)\31(%-?%d+)\31([^\31]+)'
+  .. '\31(%d+)\31(%d+)\31(%d+)\31([^\31]+\31[^\31]+\31[^\31]+.*)$'
+
+local function unpack_header(text)
+  if not text then return nil end
+  local state, token, via, attempt, crashes, deliveries, redrives, noted, max_attempts, priority, cost,
+    seq, enqueued_at, moved_at, lane = string.match(text, HEADER)
+  if not state then return nil end
+  return {
+    state = state, token = token, via = via, attempt = tonumber(attempt), crashes = tonumber(crashes),
+    deliveries = tonumber(deliveries), redrives = tonumber(redrives), noted = noted, max_attempts = max_attempts,
+    priority = tonumber(priority), cost = cost, seq = tonumber(seq), enqueued_at = enqueued_at,
+    moved_at = moved_at, lane = lane,
+  }
+end
+
+local function pack_header(h)
+  return table.concat({
+    h.state, h.token, h.via, h.attempt, h.crashes, h.deliveries, h.redrives, h.noted, h.max_attempts, h.priority,
+    h.cost, int(h.seq), h.enqueued_at, h.moved_at, h.lane,
+  }, US)
+end
+
+-- Higher priority first, then order of acceptance: 201 priorities times 2^45 numbers fit a double exactly.
+local SEQS = 35184372088832
+local function lane_score(h) return (100 - h.priority) * SEQS + h.seq end
+local function seq_of_score(score) return tonumber(score) % SEQS end
+
+-- A header for a message whose own was destroyed, from what its lease or its lane still knows.
+local function salvage_header(lane, token, attempt)
+  return {
+    state = 'f', token = token, via = 'e', attempt = attempt, crashes = 0, deliveries = attempt, redrives = 0,
+    noted = 0, max_attempts = '', priority = 0, cost = '1', seq = call('HINCRBY', k.counters, 'seq', 1),
+    enqueued_at = int(now), moved_at = int(now), lane = lane,
+  }
+end

@@ -1,0 +1,19 @@
+-- The in-flight record: token, consumer, when claimed, attempt, the retry budget in force, and the lane, whose
+-- groups are the slots it took. Freeing never looks at metadata or settings.
+local LEASE = '^([^\31]+)\31([^\31]*)\31(%d+)\31(%d+)\31(%d*)\31(%d*)\31(.+)$'
+
+local function unpack_lease(text)
+  if not text then return nil end
+  local token, consumer, claimed_at, attempt, max_attempts, max_crashes, lane = string.match(text, LEASE)
+  if not token then return nil end
+  return {
+    token = token, consumer = consumer, claimed_at = claimed_at, attempt = tonumber(attempt),
+    max_attempts = tonumber(max_attempts), max_crashes = tonumber(max_crashes), lane = lane,
+  }
+end
+
+local function pack_lease(l)
+  return table.concat({
+    l.token, l.consumer, l.claimed_at, l.attempt, l.max_attempts or '', l.max_crashes or '', l.lane,
+  }, US)
+end

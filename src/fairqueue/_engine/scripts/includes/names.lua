@@ -1,0 +1,30 @@
+-- The parts of composite names.
+local function tenant_of(mid) return string.match(mid, '^[^\31]+') end
+local function id_of(mid) return string.match(mid, '\31(.*)$') end
+local function limit_of_group(group) return string.match(group, '^[^\31]+') end
+
+-- lane -> { name, tenant, queue, pool, groups, pool scope, tenant scope }; parsed once a script.
+local lanes = {}
+local function lane_of(name)
+  local lane = lanes[name]
+  if lane then return lane end
+  local parts, at = {}, 0
+  for part in string.gmatch(name, '[^\31]+') do
+    at = at + 1
+    parts[at] = part
+  end
+  local groups = {}
+  for i = 4, at - 1, 2 do groups[#groups + 1] = parts[i] .. US .. parts[i + 1] end
+  lane = {
+    name = name, tenant = parts[1], queue = parts[2], pool = parts[3], groups = groups,
+    pool_scope = 'p' .. US .. parts[3],
+    scope = 't' .. US .. parts[3] .. US .. parts[1],
+  }
+  lanes[name] = lane
+  return lane
+end
+
+local function parked_key(lane) return k.parked(lane.pool .. US .. lane.tenant) end
+local function group_scope(pool, group) return 'g' .. US .. pool .. US .. group end
+local function woken_key(pool, group) return k.woken(pool .. US .. group) end
+local function waiting_key(pool, group, tenant) return k.waiting(pool .. US .. group .. US .. tenant) end

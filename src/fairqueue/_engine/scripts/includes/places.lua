@@ -1,0 +1,80 @@
+-- The places a message can be put, each written before the old one is left; the header says which one is true.
+local RETRY_LANE_MS = 10000
+
+local function put_header(mid, h) call('HSET', k.head, mid, pack_header(h)) end
+
+local function make_delayed(mid, h, due)
+  call('ZADD', k.delayed, due, mid)
+  h.state, h.moved_at = 'd', int(due)
+  put_header(mid, h)
+  if call('ZRANK', k.delayed, mid) == 0 then bells[lane_of(h.lane).pool] = true end -- idle workers set their timers anew
+end
+
+-- Into its lane at its own place. A lane that cannot be written (its key holds another type) must not hold the
+-- message in flight with a slot: it is delayed and tried again.
+local function make_ready(mid, h)
+  local lane = lane_of(h.lane)
+  if failed(try('ZADD', k.lane(h.lane), lane_score(h), mid)) then
+    make_delayed(mid, h, now + RETRY_LANE_MS)
+    return 'd'
+  end
+  lane_ready(lane, h.seq)
+  h.state, h.moved_at = 'r', int(now)
+  put_header(mid, h)
+  return 'r'
+end
+
+local function note(mid, h, reason, text)
+  call('HSET', k.notes, mid, reason .. US .. int(now) .. US .. text)
+  h.noted = 1
+end
+
+-- To the dead letters; head and body stay where they are. When those cannot be written the message is retried.
+local function make_dead(mid, h, reason, text)
+  local tenant = tenant_of(mid)
+  note(mid, h, reason, text)
+  local at = call('HINCRBY', k.counters, 'dead', 1)
+  if failed(try('ZADD', k.dead(tenant), at, id_of(mid))) then
+    make_delayed(mid, h, now + RETRY_LANE_MS)
+    return 'd'
+  end
+  call('SADD', k.dead_tenants, tenant)
+  h.state, h.moved_at = 'x', int(now)
+  put_header(mid, h)
+  return 'x'
+end
+
+-- The header of a message that an index of `state` lists; nil if there is none. An unreadable one must not stop its
+-- neighbours nor be lost: that message goes to the dead letters with its bytes.
+local function readable_header(mid, text, state, lane)
+  local h = unpack_header(text)
+  if h or not text then return h end
+  local tenant = tenant_of(mid)
+  h = salvage_header(lane or (tenant .. US .. 'unknown' .. US .. 'default'), '', 0)
+  moved_between(tenant, state, make_dead(mid, h, 'unreadable', 'the stored header could not be read'))
+  return nil
+end
+
+-- Messages that end here. The header goes first after the lease: what is left of a cut is dropped by whoever finds it.
+local gone = {}
+local function make_gone(mid)
+  gone[#gone + 1] = mid
+  present(tenant_of(mid), -1)
+end
+
+local landed = {} -- mids that have left flight
+local function left_flight(mid) landed[#landed + 1] = mid end
+
+-- In this order: slots, then the records that describe them, then the messages that ended, then whoever waits.
+local function flush_moves()
+  flush_slots()
+  many('HDEL', k.leases, landed)
+  many('HDEL', k.head, gone)
+  many('ZREM', k.deadlines, landed)
+  many('HDEL', k.body, gone)
+  many('HDEL', k.notes, gone)
+  wake_freed()
+  flush_clocks()
+  flush_counters()
+  ring_bells()
+end

@@ -1,0 +1,16 @@
+-- Moves what is due from `delayed` to its lane, at most `limit` of them. An index entry whose header says
+-- otherwise is dropped: the header is the truth.
+local function promote_due(limit)
+  local due = call('ZRANGEBYSCORE', k.delayed, '-inf', int(now), 'LIMIT', 0, limit)
+  if #due == 0 then return 0 end
+  local heads = get_many(k.head, due)
+  local done = {}
+  for i, mid in ipairs(due) do
+    local h = readable_header(mid, heads[i], 'd')
+    local state = h and h.state == 'd' and make_ready(mid, h)
+    if state == 'r' then moved_between(tenant_of(mid), 'd', 'r') end
+    if state ~= 'd' then done[#done + 1] = mid end
+  end
+  many('ZREM', k.delayed, done)
+  return #due
+end

@@ -1,0 +1,49 @@
+-- Which lanes and tenants are claimable: a lane with ready messages is in its tenant's ring or parked at a full
+-- group; a tenant with claimable lanes is in its pool's ring.
+
+local function enter_tenant(lane)
+  if call('ZSCORE', k.ring(lane.pool_scope), lane.tenant) then return end
+  local function least()
+    local _, tag = first(lane.scope)
+    return tag
+  end
+  local tag = policy.tenant_enters(clock(lane.pool_scope), last_tag(lane.pool_scope, lane.tenant), least)
+  call('SADD', k.pools, lane.pool)
+  enter(lane.pool_scope, lane.tenant, tag)
+end
+
+-- Makes a lane claimable (again) at the tag it left with, or at its tenant's virtual time.
+local function enter_lane(lane, tag, seq)
+  enter(lane.scope, lane.name, policy.lane_enters(clock(lane.scope), tag, seq))
+  enter_tenant(lane)
+  bells[lane.pool] = true
+end
+
+-- A ready message of this lane has just been written: the lane takes turns, unless it is parked.
+local function lane_ready(lane, seq)
+  local tag = call('ZSCORE', k.ring(lane.scope), lane.name)
+  if not tag then
+    if call('HEXISTS', parked_key(lane), lane.name) == 1 then return end
+    enter_lane(lane, last_tag(lane.scope, lane.name), seq)
+    return
+  end
+  if policy.by_seq and seq < tonumber(tag) then
+    call('ZADD', k.ring(lane.scope), seq, lane.name)
+    call('ZADD', k.ring(lane.pool_scope), 'LT', seq, lane.tenant)
+  end
+  enter_tenant(lane)
+  bells[lane.pool] = true
+end
+
+-- Called when a tenant lost a claimable or a parked lane: forgets turns that nobody waits for any more.
+local function tenant_changed(lane, tag)
+  if call('EXISTS', k.ring(lane.scope)) == 1 then return end
+  leave(lane.pool_scope, lane.tenant, tag)
+  if call('EXISTS', parked_key(lane)) == 1 then return end
+  stop_clock(lane.scope)
+  call('SREM', k.blocked(lane.pool), lane.tenant)
+  if call('EXISTS', k.ring(lane.pool_scope), k.blocked(lane.pool)) == 0 then
+    stop_clock(lane.pool_scope)
+    call('SREM', k.pools, lane.pool)
+  end
+end

@@ -1,0 +1,50 @@
+-- Freeing slots: best-effort cleanup that never blocks the transition. What cannot be freed is a leak, and a leak
+-- heals: it is counted, and its group is dirty until reconcile has seen it.
+local freed = {} -- group -> mids
+
+local function free_later(group, mid)
+  local mids = freed[group]
+  if not mids then
+    mids = {}
+    freed[group] = mids
+  end
+  mids[#mids + 1] = mid
+end
+
+-- The message's slots in all groups of its lane. With a live lease whatever stands under its mid is its own or its
+-- own leftover; without one (`token` given) only a slot with exactly that token may go.
+local function free_slots(mid, lane, token)
+  for _, group in ipairs(lane_of(lane).groups) do
+    if not token or try('HGET', k.slots(group), mid) == token then free_later(group, mid) end
+  end
+end
+
+local function flush_slots()
+  local failures = 0
+  for group, mids in pairs(freed) do
+    local reply
+    for from = 1, #mids, CHUNK do
+      reply = try('HDEL', k.slots(group), unpack(mids, from, math.min(from + CHUNK - 1, #mids)))
+      if failed(reply) then break end
+    end
+    if failed(reply) then
+      failures = failures + #mids
+      mark_dirty(group, 'dirty')
+    end
+  end
+  if failures > 0 then try('HINCRBY', k.totals, 'freed_late', failures) end
+end
+
+-- After the records are gone: hand the freed room on, and forget groups that nobody holds or waits for.
+local function wake_freed()
+  local idle = {}
+  for group in pairs(freed) do
+    if dirty_state(group) then
+      wake_prober(group)
+    else
+      wake(group)
+      if call('EXISTS', k.slots(group), k.waiters(group)) == 0 then idle[#idle + 1] = group end
+    end
+  end
+  many('SREM', k.groups, idle)
+end

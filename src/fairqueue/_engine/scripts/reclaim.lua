@@ -1,0 +1,66 @@
+-- reclaim: every expired lease goes back to its old place at once, or, after too many crashes, to the dead letters. The
+-- slots are freed in the same step, by what the lease lists: a process that never saw the message can do it.
+-- ARGV schema now:int limit:int
+-- FLAGS allow-oom
+-- REPLY how many were looked at, mids put back, mids that died
+-- @include begin
+-- @include names
+-- @include header
+-- @include lease
+-- @include policy
+-- @include turns
+-- @include bell
+-- @include ring
+-- @include gates
+-- @include waiting
+-- @include counters
+-- @include slots
+-- @include places
+
+local expired = call('ZRANGEBYSCORE', k.deadlines, '-inf', int(now), 'LIMIT', 0, limit)
+local lease_texts, head_texts = get_many(k.leases, expired), get_many(k.head, expired)
+local reclaimed, dead = {}, {}
+
+local function bury(mid, h)
+  local tenant = tenant_of(mid)
+  dead[#dead + 1] = mid
+  if settings[5] == '0' then
+    make_gone(mid)
+    return count(tenant, 'dropped')
+  end
+  local state = make_dead(mid, h, 'worker lost', 'the lease expired ' .. h.crashes .. ' times')
+  moved_between(tenant, 'f', state)
+  if state == 'x' then count(tenant, 'dead_lettered') end
+end
+
+local function take_back(mid, lease, h)
+  local budget = lease and lease.max_crashes or tonumber(settings[4])
+  h.via, h.crashes = 'c', h.crashes + 1
+  count(tenant_of(mid), 'reclaimed')
+  if h.crashes >= budget then return bury(mid, h) end
+  moved_between(tenant_of(mid), 'f', make_ready(mid, h))
+  reclaimed[#reclaimed + 1] = mid
+end
+
+for i, mid in ipairs(expired) do
+  local lease = unpack_lease(lease_texts[i])
+  local h = unpack_header(head_texts[i])
+  if not h and head_texts[i] then
+    readable_header(mid, head_texts[i], 'f', lease and lease.lane)
+    dead[#dead + 1] = mid
+  elseif not h and lease then
+    h = salvage_header(lease.lane, lease.token, lease.attempt)
+  end
+  -- a lease whose message has already left flight (a cut script) is only cleaned up, as is a deadline with nothing
+  local in_flight = h and h.state == 'f'
+  if in_flight then take_back(mid, lease, h) end
+  if lease then
+    free_slots(mid, lease.lane, not in_flight and lease.token or nil)
+  elseif in_flight then
+    free_slots(mid, h.lane, h.token)
+  end
+  left_flight(mid)
+end
+
+flush_moves()
+return { #expired, reclaimed, dead }

@@ -1,0 +1,50 @@
+-- reconcile_group: one bounded pass over the slots of a group. A slot whose token is not that of an existing lease that
+-- lists the group is removed; check and removal are one script, so a live slot is never touched. A key of the
+-- wrong type is closed: reconcile_leases refills it and reconcile_open opens it.
+-- ARGV schema now:int group cursor
+-- FLAGS allow-oom
+-- REPLY next cursor ('0' at the end), 1 when the group is closed, how many slots were looked at, mids that were freed
+-- @include begin
+-- @include names
+-- @include header
+-- @include lease
+-- @include policy
+-- @include turns
+-- @include bell
+-- @include ring
+-- @include gates
+-- @include waiting
+-- @include counters
+-- @include slots
+-- @include places
+
+if not held_in(group) then
+  call('UNLINK', k.slots(group))
+  call('HSET', k.dirty, group, 'closed')
+end
+if dirty_state(group) == 'closed' or call('HGET', k.dirty, group) == 'closed' then return { '0', 1, 0, {} } end
+
+local function lists(lease)
+  for _, of in ipairs(lane_of(lease.lane).groups) do
+    if of == group then return true end
+  end
+  return false
+end
+
+local page = call('HSCAN', k.slots(group), cursor, 'COUNT', 200)
+local ghosts, entries = {}, page[2]
+for i = 1, #entries, 2 do
+  local lease = unpack_lease(call('HGET', k.leases, entries[i]))
+  if not lease or lease.token ~= entries[i + 1] or not lists(lease) then ghosts[#ghosts + 1] = entries[i] end
+end
+many('HDEL', k.slots(group), ghosts)
+if #ghosts > 0 then call('HINCRBY', k.totals, 'healed', #ghosts) end
+
+if page[1] == '0' then
+  call('HDEL', k.dirty, group)
+  any_dirty = false
+end
+wake(group)
+if call('EXISTS', k.slots(group), k.waiters(group)) == 0 then call('SREM', k.groups, group) end
+flush_moves()
+return { page[1], 0, #entries / 2, ghosts }

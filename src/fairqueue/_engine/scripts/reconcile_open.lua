@@ -1,0 +1,24 @@
+-- reconcile_open: opens a group that was closed and has been refilled from the leases, and wakes whoever it has room for.
+-- ARGV schema now:int group
+-- FLAGS allow-oom
+-- REPLY 1 if waiters are left for whom there is room (call again)
+-- @include begin
+-- @include names
+-- @include header
+-- @include lease
+-- @include policy
+-- @include turns
+-- @include bell
+-- @include ring
+-- @include gates
+-- @include waiting
+-- @include counters
+-- @include slots
+-- @include places
+
+call('HDEL', k.dirty, group)
+any_dirty = false
+wake(group)
+if call('EXISTS', k.slots(group), k.waiters(group)) == 0 then call('SREM', k.groups, group) end
+flush_moves()
+return wakes >= MAX_WAKES and 1 or 0

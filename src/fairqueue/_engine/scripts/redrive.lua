@@ -1,0 +1,44 @@
+-- redrive: dead letters go to the end of their lanes, in their old order; attempt and crashes start again.
+-- ARGV schema now:int tenant
+-- ROWS id
+-- REPLY how many
+-- @include begin
+-- @include names
+-- @include header
+-- @include lease
+-- @include policy
+-- @include turns
+-- @include bell
+-- @include ring
+-- @include gates
+-- @include waiting
+-- @include counters
+-- @include slots
+-- @include places
+
+local mids = {}
+for at = ROWS_AT, #ARGV do mids[#mids + 1] = tenant .. US .. ARGV[at] end
+local heads, letters = get_many(k.head, mids), {}
+local seen = {}
+for i, mid in ipairs(mids) do
+  local h = unpack_header(heads[i])
+  if h and h.state == 'x' and not seen[mid] then
+    seen[mid] = true
+    letters[#letters + 1] = { mid = mid, header = h }
+  end
+end
+table.sort(letters, function(a, b) return a.header.seq < b.header.seq end)
+
+local ids = {}
+local seq = #letters > 0 and call('HINCRBY', k.counters, 'seq', #letters) - #letters or 0
+for i, letter in ipairs(letters) do
+  local h = letter.header
+  h.attempt, h.crashes, h.redrives, h.via, h.seq = 0, 0, h.redrives + 1, 'v', seq + i
+  moved_between(tenant, 'x', make_ready(letter.mid, h))
+  count(tenant, 'redriven')
+  ids[i] = id_of(letter.mid)
+end
+many('ZREM', k.dead(tenant), ids)
+if call('EXISTS', k.dead(tenant)) == 0 then call('SREM', k.dead_tenants, tenant) end
+flush_moves()
+return #letters

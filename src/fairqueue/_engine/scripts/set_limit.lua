@@ -1,0 +1,22 @@
+-- set_limit: the limit of one group: a number, 'none' for unlimited, '' to go back to the declared default.
+-- Whoever waits and fits now is woken.
+-- ARGV schema now:int group value
+-- REPLY 1 if waiters are left for whom there is room (call again)
+-- @include begin
+-- @include names
+-- @include header
+-- @include lease
+-- @include policy
+-- @include turns
+-- @include bell
+-- @include ring
+-- @include gates
+-- @include waiting
+-- @include counters
+-- @include slots
+-- @include places
+
+if value == '' then call('HDEL', k.limits, group) else call('HSET', k.limits, group, value) end
+wake(group)
+flush_moves()
+return wakes >= MAX_WAKES and 1 or 0

@@ -1,0 +1,154 @@
+-- settle: ends deliveries: complete, fail (retried by `delay`, or dead), release (uncounted), dead (now). Only the
+-- newest token may; the one exception is a complete of a message that came back by reclaim and that nobody
+-- took since. Repeated with the same call number it answers as the first time.
+-- ARGV schema now:int session stream callno ttl:int
+-- ROWS mid token action delay reason text
+-- FLAGS allow-oom
+-- REPLY an outcome for each row
+-- @include begin
+-- @include names
+-- @include header
+-- @include lease
+-- @include policy
+-- @include turns
+-- @include bell
+-- @include ring
+-- @include gates
+-- @include waiting
+-- @include counters
+-- @include slots
+-- @include places
+-- @include replay
+
+local answered = recorded()
+if answered then
+  local outcomes = {}
+  for outcome in string.gmatch(answered, '%l+') do outcomes[#outcomes + 1] = outcome end
+  return outcomes
+end
+
+local mids = {}
+for at = ROWS_AT, #ARGV, ROW do mids[#mids + 1] = ARGV[at] end
+local lease_texts, head_texts = get_many(k.leases, mids), get_many(k.head, mids)
+
+local emptied = {} -- lanes out of which a message was taken
+
+local function remove_from_place(mid, h)
+  local tenant = tenant_of(mid)
+  if h.state == 'r' then
+    call('ZREM', k.lane(h.lane), mid)
+    emptied[lane_of(h.lane)] = true
+  elseif h.state == 'd' then
+    call('ZREM', k.delayed, mid)
+  elseif h.state == 'x' then
+    call('ZREM', k.dead(tenant), id_of(mid))
+    if call('EXISTS', k.dead(tenant)) == 0 then call('SREM', k.dead_tenants, tenant) end
+  end
+  moved_between(tenant, h.state, nil)
+end
+
+local function end_message(mid, h, what)
+  if h then remove_from_place(mid, h) end
+  make_gone(mid)
+  count(tenant_of(mid), what)
+end
+
+local function bury(row, h, reason)
+  if settings[5] == '0' then
+    end_message(row.mid, nil, 'dropped')
+    return 'dropped'
+  end
+  local state = make_dead(row.mid, h, reason, row.text)
+  moved_between(tenant_of(row.mid), 'f', state)
+  if state ~= 'x' then return 'retried' end
+  count(tenant_of(row.mid), 'dead_lettered')
+  return 'dead'
+end
+
+local function put_back(mid, h, delay)
+  local state = 'd'
+  if delay > 0 then make_delayed(mid, h, now + delay) else state = make_ready(mid, h) end
+  moved_between(tenant_of(mid), 'f', state)
+end
+
+local actions = {}
+
+function actions.complete(row)
+  end_message(row.mid, nil, 'completed')
+  return 'done'
+end
+
+function actions.fail(row, h, budget)
+  count(tenant_of(row.mid), 'failed')
+  h.via = 'f'
+  if h.attempt >= budget then return bury(row, h, 'failed') end
+  note(row.mid, h, 'failed', row.text)
+  put_back(row.mid, h, row.delay)
+  count(tenant_of(row.mid), 'retried')
+  return 'retried'
+end
+
+function actions.release(row, h)
+  h.via, h.attempt = 'l', math.max(0, h.attempt - 1)
+  put_back(row.mid, h, row.delay)
+  count(tenant_of(row.mid), 'released')
+  return 'released'
+end
+
+function actions.dead(row, h)
+  h.via = 'f'
+  return bury(row, h, row.reason)
+end
+
+-- The transition of a message that this token owns in flight. The slots go by what the lease lists; without a record by
+-- the header's groups, and then only slots with exactly this token.
+local function leave_flight(row, lease, h)
+  local lane = lease and lease.lane or h.lane
+  h = h or salvage_header(lane, row.token, lease.attempt)
+  local budget = lease and lease.max_attempts or tonumber(h.max_attempts) or tonumber(settings[3])
+  local outcome = actions[row.action](row, h, budget)
+  free_slots(row.mid, lane, not lease and row.token or nil)
+  left_flight(row.mid)
+  return outcome
+end
+
+-- A settle that was cut after it had moved the message: only its lease is left to drop.
+local MOVED = { r = 'released', d = 'retried', x = 'dead' }
+local function finish_cut(row, lease, h)
+  free_slots(row.mid, lease.lane)
+  left_flight(row.mid)
+  if row.action ~= 'complete' then return MOVED[h.state] end
+  end_message(row.mid, h, 'completed')
+  return 'done'
+end
+
+local function settle(row, lease, h)
+  if lease and lease.token == row.token then
+    if not h or h.state == 'f' then return leave_flight(row, lease, h) end
+    return finish_cut(row, lease, h)
+  end
+  if not h or h.token ~= row.token then return 'lost' end
+  if h.state == 'f' and not lease then return leave_flight(row, nil, h) end
+  if row.action == 'complete' and h.via == 'c' and h.state ~= 'f' then
+    free_slots(row.mid, h.lane, row.token)
+    end_message(row.mid, h, 'completed')
+    return 'done'
+  end
+  return 'lost'
+end
+
+local outcomes, seen = {}, {}
+for i, mid in ipairs(mids) do
+  local at = ROWS_AT + (i - 1) * ROW
+  local row = {
+    mid = mid, token = ARGV[at + 1], action = ARGV[at + 2], delay = tonumber(ARGV[at + 3]) or 0,
+    reason = ARGV[at + 4], text = ARGV[at + 5],
+  }
+  outcomes[i] = seen[mid] and 'lost' or settle(row, unpack_lease(lease_texts[i]), unpack_header(head_texts[i]))
+  if outcomes[i] ~= 'lost' then seen[mid] = true end
+end
+
+for lane in pairs(emptied) do lane_emptied(lane) end
+flush_moves()
+record(table.concat(outcomes, ' '), ttl)
+return outcomes

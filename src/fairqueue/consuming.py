@@ -1,0 +1,320 @@
+"""Claiming, extending and settling: thin over the engine's calls, with their replay after lost replies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar, cast
+
+from fairqueue._engine.calls import Call, SettleRow, Stream
+from fairqueue._engine.engine import Engine
+from fairqueue._engine.replies import Claimed, ClaimedMessage
+from fairqueue.codec import BodyError, decode_payload, unpack_body
+from fairqueue.errors import FairQueueError
+from fairqueue.lease import Lease, Settlement, from_ms
+from fairqueue.maintenance.reconciler import repair_groups
+from fairqueue.message import Message, P
+from fairqueue.outcomes import Outcome
+
+T = TypeVar("T")
+_log = logging.getLogger("fairqueue")
+
+SETTLE_CHUNK = 500
+MAX_ROUNDS = 10_000  # of a claim that is told to look again: each round parks up to 200 lanes for good
+IDLE_LOOK = 1.0  # seconds after which an idle waiter looks by itself, should a wake-up have been lost
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimOptions:
+    """How a claim is made: at most ``n`` from ``pools`` in the order given."""
+
+    n: int
+    pools: tuple[str, ...]
+    consumer: str
+    visibility_ms: int
+
+    def of(self, n: int) -> ClaimOptions:
+        """The same for another number."""
+        return replace(self, n=n)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """One settle call. Until it is answered it may be sent again as it was: it is answered as the first time."""
+
+    stream: Stream
+    items: list[tuple[Lease[Any], Settlement]]
+    sending: asyncio.Lock = field(default_factory=asyncio.Lock)
+    answered: bool = False
+
+
+class Consumer(Generic[P]):
+    """The consuming half of a queue, shared by ``FairQueue`` and its leases."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._open: dict[int, _Batch] = {}  # id(lease) -> the settle call it is in, until that is answered
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._claims_unknown: list[ClaimOptions] = []
+        self.next_due_ms: int | None = None
+
+    # --- claiming --------------------------------------------------------------------------------------------
+
+    async def claim(self, options: ClaimOptions, wait: float) -> list[Lease[P]]:
+        """At most ``options.n`` leases; waits up to ``wait`` seconds for the first."""
+        give_up = time.monotonic() + wait
+        while True:
+            leases = await self.claim_now(options)
+            left = give_up - time.monotonic()
+            if leases or left <= 0:
+                return leases
+            await self._engine.bell(options.pools).wait(min(left, self.idle_seconds()))
+
+    def idle_seconds(self) -> float:
+        """How long an idle claimer may wait for the bell: until the next due message, at most a second."""
+        due = self.next_due_ms
+        return IDLE_LOOK if due is None else min(IDLE_LOOK, max(due, 1) / 1000)
+
+    async def claim_now(self, options: ClaimOptions) -> list[Lease[P]]:
+        """One look. Cancelled, it gives back uncounted what it was about to hand over."""
+        _, leases = await self.exchange([], options)
+        return leases
+
+    async def exchange(
+        self, requests: Sequence[tuple[Lease[Any], Settlement]], options: ClaimOptions
+    ) -> tuple[list[Outcome], list[Lease[P]]]:
+        """Settles and claims, both in one round trip."""
+        task = self._start(self._exchange(requests, options))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._start(self._give_back(task))
+            raise
+
+    async def _exchange(
+        self, requests: Sequence[tuple[Lease[Any], Settlement]], options: ClaimOptions
+    ) -> tuple[list[Outcome], list[Lease[P]]]:
+        batches = self._batches(requests)
+        for batch in batches[1:]:
+            await self._send(batch)
+        claimed = await self._claim_round(options, batches[0] if batches else None)
+        leases = await self._hand_over(claimed, options)
+        repaired = False
+        for _ in range(MAX_ROUNDS):
+            if leases or not (claimed.again or claimed.dirty or claimed.messages):
+                break
+            if claimed.dirty:
+                if repaired:
+                    break
+                repaired = True
+                await repair_groups(self._engine, claimed.dirty)
+            claimed = await self._claim_round(options, None)
+            leases = await self._hand_over(claimed, options)
+        return [settlement.outcome or "lost" for _, settlement in requests], leases
+
+    async def _claim_round(self, options: ClaimOptions, batch: _Batch | None) -> Claimed:
+        await self._engine.connect()
+        streams = self._engine.claim_streams
+        stream = streams.take()
+        call = self._engine.calls.claim(
+            stream, options.n, options.visibility_ms, options.consumer, options.pools
+        )
+        try:
+            answer = await self._send_together(call, batch)
+        except BaseException:
+            streams.unanswered(stream)
+            self._claims_unknown.append(options)
+            raise
+        streams.answered(stream)
+        self._claims_unknown.clear()
+        self.next_due_ms = answer.next_due_ms
+        return answer
+
+    async def _send_together(self, claim: Call[Claimed], batch: _Batch | None) -> Claimed:
+        if batch is None:
+            return await self._engine.connection.run(claim)
+        async with batch.sending:
+            settled, answer = await self._engine.connection.run_all([self._settle_call(batch), claim])
+            self._note_outcomes(batch, settled)
+        if isinstance(answer, Exception):
+            raise answer
+        return cast("Claimed", answer)
+
+    async def _hand_over(self, claimed: Claimed, options: ClaimOptions) -> list[Lease[P]]:
+        """Leases with decoded messages. An unreadable one goes to the dead letters; the others of its batch run."""
+        leases: list[Lease[P]] = []
+        unreadable: list[tuple[Lease[Any], Settlement]] = []
+        for message in claimed.messages:
+            try:
+                leases.append(self._lease(message, self._decoded(message), options))
+            except BodyError as error:
+                lease: Lease[Any] = self._lease(message, self._bare(message), options)
+                unreadable.append((lease, Settlement("dead", reason="undecodable", text=str(error))))
+                _log.error("message %r of %r cannot be decoded: %s", message.id, message.tenant, error)
+        if unreadable:
+            await self.settle(unreadable)
+        return leases
+
+    def _decoded(self, claimed: ClaimedMessage) -> Message[P]:
+        if claimed.body is None:
+            raise BodyError("the stored payload is missing")
+        metadata, payload = unpack_body(claimed.body)
+        return message_of(claimed.id, claimed.header, metadata, decode_payload(self._engine.codec, payload))
+
+    def _bare(self, claimed: ClaimedMessage) -> Message[Any]:
+        return message_of(claimed.id, claimed.header, {}, None)
+
+    def _lease(self, claimed: ClaimedMessage, message: Message[Any], options: ClaimOptions) -> Lease[Any]:
+        return Lease(
+            self, message, claimed.token, from_ms(claimed.deadline), options.visibility_ms, options.consumer
+        )
+
+    async def _give_back(self, task: asyncio.Task[tuple[list[Outcome], list[Lease[P]]]]) -> None:
+        """The claimer was cancelled: what it would have got is released, uncounted."""
+        with contextlib.suppress(FairQueueError, asyncio.CancelledError):
+            _, leases = await task
+            await self.settle([(lease, Settlement("release")) for lease in leases])
+
+    # --- extending and settling ------------------------------------------------------------------------------
+
+    async def extend(self, leases: Sequence[Lease[Any]]) -> list[Outcome]:
+        """Extends all to their full visibility timeout; a lost lease is marked."""
+        outcomes: list[Outcome] = []
+        for (visibility_ms, consumer), group in _by_timeout(leases).items():
+            named = [(lease.message.tenant, lease.message.id, lease.token) for lease in group]
+            deadlines = await self._engine.run(self._engine.calls.extend(named, visibility_ms, consumer))
+            for lease, deadline in zip(group, deadlines, strict=True):
+                if deadline is None:
+                    lease.lost.set()
+                else:
+                    lease.deadline = from_ms(deadline)
+        for lease in leases:
+            outcomes.append("lost" if lease.lost.is_set() else "extended")
+        return outcomes
+
+    def retry_delay_ms(self, attempt: int, error: BaseException | None) -> int:
+        return self._engine.retry.delay_ms(attempt, error)
+
+    async def settle(self, requests: Sequence[tuple[Lease[Any], Settlement]]) -> list[Outcome]:
+        """Ends deliveries; goes on when the caller is cancelled, so that a lease always knows its outcome."""
+        return await asyncio.shield(self._start(self._settle(list(requests))))
+
+    async def _settle(self, requests: list[tuple[Lease[Any], Settlement]]) -> list[Outcome]:
+        for batch in self._batches(requests):
+            await self._send(batch)
+        return [_answer(lease, asked) for lease, asked in requests]
+
+    def _batches(self, requests: Sequence[tuple[Lease[Any], Settlement]]) -> list[_Batch]:
+        """The calls to send: those still open for leases that were settled before, then one for what is new."""
+        batches = {id(b): b for lease, _ in requests if (b := self._open.get(id(lease)))}
+        fresh = []
+        for lease, asked in requests:
+            if lease.settlement is None:
+                lease.settlement = asked
+                fresh.append((lease, asked))
+        for start in range(0, len(fresh), SETTLE_CHUNK):
+            batch = _Batch(self._engine.settle_streams.take(), fresh[start : start + SETTLE_CHUNK])
+            batches[id(batch)] = batch
+            self._open.update((id(lease), batch) for lease, _ in batch.items)
+        return list(batches.values())
+
+    async def _send(self, batch: _Batch) -> None:
+        await self._engine.connect()
+        async with batch.sending:
+            if batch.answered:  # by somebody who settled the same lease at the same time
+                return
+            (answer,) = await self._engine.connection.run_all([self._settle_call(batch)])
+            self._note_outcomes(batch, answer)
+
+    def _settle_call(self, batch: _Batch) -> Call[list[str]]:
+        rows = [
+            SettleRow(
+                lease.message.tenant,
+                lease.message.id,
+                lease.token,
+                asked.action,
+                asked.delay_ms,
+                asked.reason,
+                asked.text,
+            )
+            for lease, asked in batch.items
+        ]
+        ttl_ms = 2 * max(lease.visibility_ms for lease, _ in batch.items) + 60_000
+        return self._engine.calls.settle(batch.stream, rows, ttl_ms)
+
+    def _note_outcomes(self, batch: _Batch, answer: list[str] | Exception) -> None:
+        batch.answered = True
+        self._engine.settle_streams.answered(batch.stream)
+        for lease, _ in batch.items:
+            self._open.pop(id(lease), None)
+        if isinstance(answer, Exception):
+            for lease, _ in batch.items:
+                lease.settlement = None  # refused as a whole: it may be asked again
+            raise answer
+        for (lease, asked), outcome in zip(batch.items, answer, strict=True):
+            asked.outcome = cast("Outcome", outcome)
+            if outcome == "lost":
+                lease.lost.set()
+
+    # --- life ------------------------------------------------------------------------------------------------
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()
+
+    async def close(self) -> None:
+        """Lets what is under way end, and releases uncounted what a lost claim may have taken."""
+        while self._tasks:
+            done, _ = await asyncio.wait(set(self._tasks), timeout=2.0)
+            if not done:
+                break
+        if self._claims_unknown:
+            options, self._claims_unknown = self._claims_unknown[-1], []
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(1.0):
+                    leases = await self.claim_now(options)
+                    await self.settle([(lease, Settlement("release")) for lease in leases])
+
+
+def _answer(lease: Lease[Any], asked: Settlement) -> Outcome:
+    made = lease.settlement
+    if made is None or made.outcome is None or made.action != asked.action:
+        return "lost"
+    return made.outcome
+
+
+def _by_timeout(leases: Sequence[Lease[Any]]) -> dict[tuple[int, str], list[Lease[Any]]]:
+    groups: dict[tuple[int, str], list[Lease[Any]]] = {}
+    for lease in leases:
+        groups.setdefault((lease.visibility_ms, lease.consumer), []).append(lease)
+    return groups
+
+
+def message_of(id_: str, header: Any, metadata: dict[str, Any], payload: Any) -> Message[Any]:
+    """A message as users see it, from its header and decoded body."""
+    return Message(
+        id=id_,
+        tenant=header.tenant,
+        queue=header.queue,
+        payload=payload,
+        metadata=metadata,
+        attempt=header.attempt,
+        crashes=header.crashes,
+        priority=header.priority,
+        cost=header.cost,
+        pool=header.pool,
+        enqueued_at=from_ms(header.enqueued_at),
+        groups=header.groups,
+        max_attempts=header.max_attempts,
+    )

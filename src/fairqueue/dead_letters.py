@@ -1,0 +1,150 @@
+"""Dead letters: messages out of tries, per tenant, until somebody redrives or purges them. None is ever forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fairqueue import inspect
+from fairqueue._engine.engine import Engine
+from fairqueue._engine.keys import key
+from fairqueue._engine.replies import Stored, text, texts
+from fairqueue.codec import BodyError, unpack_body
+from fairqueue.consuming import message_of
+from fairqueue.errors import ConfigurationError, InvalidMessageError, MessageNotFoundError
+from fairqueue.lease import from_ms
+from fairqueue.message import DeadLetter
+from fairqueue.validation import identifier, integer
+
+_PAGE = 500
+
+
+class DeadLetters:
+    """``queue.dead_letters``.
+
+    Example:
+        >>> items, cursor = await queue.dead_letters.list("acme")
+        >>> await queue.dead_letters.redrive("acme", items[0].message.id)
+        1
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def count(self, tenant: str) -> int:
+        """How many the tenant has."""
+        count: int = await self._engine.command("ZCARD", self._key(tenant))
+        return count
+
+    async def list(
+        self, tenant: str, limit: int = 100, cursor: str | None = None
+    ) -> tuple[list[DeadLetter[Any]], str | None]:
+        """A page in the order of death, and the cursor of the next page or None.
+
+        A letter whose payload cannot be decoded is listed with its raw bytes; nothing raises for it.
+        """
+        integer("limit", limit, 1, 10_000)
+        entries = await self._entries(tenant, cursor, limit)
+        found = await self._engine.run(self._engine.calls.get([(tenant, id_) for id_, _ in entries]))
+        items = [self._letter(one) for one in found if one and one.header.state == "dead"]
+        return items, f"{entries[-1][1]}" if len(entries) == limit else None
+
+    async def redrive(self, tenant: str, *ids: str) -> int:
+        """Sends letters back to the end of their queues, several in their old order; how many.
+
+        Payload, metadata, queue and id stay; attempt and crashes start again.
+
+        Raises:
+            MessageNotFoundError: none of them is a dead letter.
+        """
+        if not ids:
+            raise InvalidMessageError("expected at least one id to redrive (redrive_all sends every letter back)")
+        names = [identifier("id", id_, error=InvalidMessageError) for id_ in ids]
+        redriven = await self._in_pages(self._engine.calls.redrive, self._checked(tenant), names)
+        if not redriven:
+            raise MessageNotFoundError(f"tenant {tenant!r} has no dead letter {', '.join(map(repr, names))}")
+        return redriven
+
+    async def redrive_all(self, tenant: str) -> int:
+        """Sends every letter of the tenant back, in the order in which they were enqueued; how many."""
+        letters: list[tuple[int, str]] = []
+        async for page in self._pages(tenant):
+            found = await self._engine.run(self._engine.calls.get([(tenant, id_) for id_ in page]))
+            letters.extend((one.header.seq, one.id) for one in found if one and one.header.state == "dead")
+        return await self._in_pages(self._engine.calls.redrive, tenant, [id_ for _, id_ in sorted(letters)])
+
+    async def purge(self, tenant: str, id: str | None = None) -> int:
+        """Deletes one letter, or all of the tenant's; how many.
+
+        Raises:
+            MessageNotFoundError: an id was given and is no dead letter.
+        """
+        if id is not None:
+            purged = await self._engine.run(
+                self._engine.calls.purge_dead(self._checked(tenant), [identifier("id", id)])
+            )
+            if not purged:
+                raise MessageNotFoundError(f"tenant {tenant!r} has no dead letter {id!r}")
+            return purged
+        ids = [id_ async for page in self._pages(tenant) for id_ in page]
+        return await self._in_pages(self._engine.calls.purge_dead, tenant, ids)
+
+    async def tenants(self) -> AsyncIterator[str]:
+        """Every tenant with dead letters."""
+        for raw in await self._engine.command("SMEMBERS", key(self._engine.calls.root, "dead_tenants")):
+            yield text(raw)
+
+    async def _in_pages(self, build: Any, tenant: str, ids: list[str]) -> int:
+        done = 0
+        for start in range(0, len(ids), _PAGE):
+            done += await self._engine.run(build(tenant, ids[start : start + _PAGE]))
+        return done
+
+    async def _pages(self, tenant: str) -> AsyncIterator[list[str]]:
+        start = 0
+        while True:
+            page = texts(await self._engine.command("ZRANGE", self._key(tenant), start, start + _PAGE - 1))
+            if page:
+                yield page
+            if len(page) < _PAGE:
+                return
+            start += _PAGE
+
+    async def _entries(self, tenant: str, cursor: str | None, limit: int) -> list[tuple[str, int]]:
+        if cursor is not None and not cursor.isdigit():
+            raise ConfigurationError(f"expected cursor to be one that list() returned, got {cursor!r}")
+        after = "-inf" if cursor is None else f"({cursor}"
+        raw = await self._engine.command(
+            "ZRANGEBYSCORE", self._key(tenant), after, "+inf", "WITHSCORES", "LIMIT", 0, limit
+        )
+        pairs = raw if not raw or isinstance(raw[0], tuple | list) else list(zip(raw[::2], raw[1::2], strict=True))
+        return [(text(id_), int(float(at))) for id_, at in pairs]
+
+    def _letter(self, found: Stored) -> DeadLetter[Any]:
+        metadata, payload, decodable = inspect.decoded(self._engine, found.body)
+        reason, at, error = found.note or ("unknown", found.header.moved_at, "")
+        return DeadLetter(
+            message=message_of(found.id, found.header, metadata, payload),
+            raw=_raw_payload(found.body),
+            reason=reason,
+            error=error or None,
+            attempts=found.header.attempt,
+            crashes=found.header.crashes,
+            dead_at=from_ms(at),
+            redrives=found.header.redrives,
+            decodable=decodable,
+        )
+
+    def _key(self, tenant: str) -> str:
+        return key(self._engine.calls.root, "dead", self._checked(tenant))
+
+    def _checked(self, tenant: str) -> str:
+        return identifier("tenant", tenant)
+
+
+def _raw_payload(body: bytes | None) -> bytes:
+    """The payload's bytes; of a body that cannot be taken apart, all of it."""
+    try:
+        return unpack_body(body)[1] if body is not None else b""
+    except BodyError:
+        return body or b""

@@ -1,0 +1,120 @@
+"""Extends the leases of running handlers from a thread of its own, with its own event loop and connection.
+
+A handler that blocks the event loop, or holds the GIL for a while, keeps its message. Each extend goes to the full
+visibility timeout, three times within it, so two may be lost before a deadline passes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from fairqueue._engine.connection import Connection
+from fairqueue._engine.engine import Engine
+from fairqueue.errors import FairQueueError
+from fairqueue.lease import Lease, from_ms
+
+_log = logging.getLogger("fairqueue")
+
+EXTENDS_PER_TIMEOUT = 3
+_CHUNK = 500
+
+
+class LeaseKeeper:
+    """Keeps leases alive from ``start()`` to ``stop()``.
+
+    Args:
+        engine: the worker's; its settings, clock and server are used, not its connection.
+        visibility_ms: the visibility timeout of the leases it will be given.
+    """
+
+    def __init__(self, engine: Engine, visibility_ms: int) -> None:
+        self._engine = engine
+        self._visibility_ms = visibility_ms
+        self._kept: dict[int, tuple[Lease[Any], Callable[[], None]]] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._tick: Callable[[], object] = lambda: None
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two extends."""
+        return self._visibility_ms / 1000 / EXTENDS_PER_TIMEOUT
+
+    def start(self) -> None:
+        """Starts the thread; a second start does nothing."""
+        if self._thread is None:
+            self._stop.clear()
+            self._thread = threading.Thread(target=self._run, name="fairqueue-leases", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread; leases are no longer kept. A second stop, or one before the start, does nothing."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._stop.set()
+            self._tick()
+            thread.join(timeout=5)
+
+    def keep(self, lease: Lease[Any], lost: Callable[[], None]) -> None:
+        """Extends the lease until ``drop``; ``lost`` is called, in the keeper's thread, when it is no longer ours."""
+        with self._lock:
+            self._kept[id(lease)] = (lease, lost)
+
+    def drop(self, lease: Lease[Any]) -> None:
+        """The lease is settled (or lost): no more extends."""
+        with self._lock:
+            self._kept.pop(id(lease), None)
+
+    def _run(self) -> None:
+        asyncio.run(self._keep_all())
+
+    async def _keep_all(self) -> None:
+        wake, loop = asyncio.Event(), asyncio.get_running_loop()
+        self._tick = lambda: loop.call_soon_threadsafe(wake.set)
+        connection = Connection(self._locate, self._engine.calls.root, _nothing, patience=self.interval)
+        try:
+            while not self._stop.is_set():
+                try:
+                    await asyncio.wait_for(wake.wait(), self.interval)
+                except TimeoutError:
+                    await self._extend_all(connection)
+        finally:
+            self._tick = lambda: None
+            await connection.close(wait=0.5)
+
+    async def _locate(self) -> str:
+        return await asyncio.to_thread(self._engine.located)
+
+    async def _extend_all(self, connection: Connection) -> None:
+        with self._lock:
+            kept = list(self._kept.values())
+        for start in range(0, len(kept), _CHUNK):
+            chunk = kept[start : start + _CHUNK]
+            named = [(lease.message.tenant, lease.message.id, lease.token) for lease, _ in chunk]
+            call = self._engine.calls.extend(named, self._visibility_ms, chunk[0][0].consumer)
+            try:
+                deadlines = await connection.run(call)
+            except FairQueueError as error:
+                _log.warning("leases could not be extended, trying again: %s", error)
+                continue
+            for (lease, lost), deadline in zip(chunk, deadlines, strict=True):
+                self._note(lease, lost, deadline)
+
+    def _note(self, lease: Lease[Any], lost: Callable[[], None], deadline: int | None) -> None:
+        if deadline is not None:
+            lease.deadline = from_ms(deadline)
+            return
+        with self._lock:
+            if self._kept.pop(id(lease), None) is None:
+                return  # settled while the extend was under way: not lost
+        lease.lost.set()
+        lost()
+
+
+async def _nothing() -> None:
+    """The keeper never writes settings: a server that lost them gets them from the worker."""

@@ -1,0 +1,1 @@
+"""The duties that keep a queue whole: promote, reclaim, reconcile, audit. Each is one pass with a report."""

@@ -1,0 +1,107 @@
+"""Reconcile: slots and deadlines are made equal to the leases again, in bounded steps, without scanning the keyspace."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+
+from fairqueue._engine.engine import Engine
+from fairqueue._engine.keys import US, key
+
+_PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Healed:
+    """One thing that was put right: ``what`` is 'slot', 'deadline' or 'lease'; a slot names its group."""
+
+    tenant: str
+    id: str
+    what: str
+    group: tuple[str, str] | None = None
+
+
+@dataclass(slots=True)
+class ReconcileReport:
+    """What one pass did.
+
+    ``checked`` slots and leases were looked at; ``freed`` slots had no lease behind them; ``restored`` slots,
+    deadlines and records were given back to leases that lacked them; ``rebuilt`` groups had a key of the wrong
+    type, which was closed, refilled from the leases, and opened.
+    """
+
+    checked: int = 0
+    freed: list[Healed] = field(default_factory=list)
+    restored: list[Healed] = field(default_factory=list)
+    rebuilt: list[tuple[str, str]] = field(default_factory=list)
+
+
+async def reconcile(engine: Engine) -> ReconcileReport:
+    """One pass over all groups that have slots or waiters, and all leases."""
+    report = ReconcileReport()
+    closed = [group async for group in _known_groups(engine) if await _check_group(engine, group, report)]
+    await _check_leases(engine, report)
+    await _open(engine, closed, report)
+    return report
+
+
+async def repair_groups(engine: Engine, groups: Iterable[str]) -> ReconcileReport:
+    """The same for a few groups at once: a claim found that they cannot be trusted."""
+    report = ReconcileReport()
+    closed = [group for group in groups if await _check_group(engine, group, report)]
+    if closed:
+        await _check_leases(engine, report)
+        await _open(engine, closed, report)
+    return report
+
+
+async def _known_groups(engine: Engine) -> AsyncIterator[str]:
+    for raw in await engine.command("HKEYS", key(engine.calls.root, "dirty")):
+        yield raw.decode()
+    cursor = b"0"
+    while True:
+        cursor, page = await engine.command(
+            "SSCAN", key(engine.calls.root, "groups"), cursor, "COUNT", _PAGE
+        )
+        for raw in page:
+            yield raw.decode()
+        if cursor in (b"0", 0):
+            return
+
+
+async def _check_group(engine: Engine, group: str, report: ReconcileReport) -> bool:
+    """Frees what no lease lists; True when the group is closed and must be refilled."""
+    cursor = "0"
+    while True:
+        cursor, closed, checked, ghosts = await engine.run(engine.calls.reconcile_group(group, cursor))
+        report.checked += checked
+        report.freed.extend(Healed(tenant, id_, "slot", _named(group)) for tenant, id_ in ghosts)
+        if closed or cursor == "0":
+            return closed
+
+
+async def _check_leases(engine: Engine, report: ReconcileReport) -> None:
+    cursor = "0"
+    while True:
+        call = engine.calls.reconcile_leases(cursor, engine.options.visibility_ms)
+        cursor, checked, given = await engine.run(call)
+        report.checked += checked
+        for (tenant, id_), what in given:
+            of_group = US in what
+            report.restored.append(
+                Healed(tenant, id_, "slot" if of_group else what, _named(what) if of_group else None)
+            )
+        if cursor == "0":
+            return
+
+
+async def _open(engine: Engine, closed: list[str], report: ReconcileReport) -> None:
+    for group in closed:
+        while await engine.run(engine.calls.reconcile_open(group)):
+            pass
+        report.rebuilt.append(_named(group))
+
+
+def _named(group: str) -> tuple[str, str]:
+    name, _, id_ = group.partition(US)
+    return name, id_

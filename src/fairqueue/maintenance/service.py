@@ -1,0 +1,106 @@
+"""Runs the duties on their intervals: in every worker, or by ``fairqueue maintain`` without one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+
+from fairqueue._engine.engine import Engine
+from fairqueue.errors import FairQueueError
+
+from .promoter import promote
+from .reclaimer import reclaim
+from .reconciler import reconcile
+
+_log = logging.getLogger("fairqueue")
+_LATE = 1.0  # a sleep that took this much longer: this process was frozen or starved
+
+
+class Maintenance:
+    """The loops of promote, reclaim and reconcile. Started and stopped any number of times, in any order."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._owner = secrets.token_hex(8)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._uncertain_until = 0.0
+
+    async def start(self) -> None:
+        if self._tasks:
+            return
+        options = self._engine.options
+        duties: list[tuple[str, int, Callable[[], Awaitable[object]]]] = [
+            ("promote", max(options.reclaim_ms, 1000), lambda: promote(self._engine)),
+            ("reclaim", options.reclaim_ms, self._reclaim),
+            ("reconcile", options.reconcile_ms, self._reconcile),
+        ]
+        self._tasks = [
+            asyncio.ensure_future(self._loop(name, interval / 1000, duty))
+            for name, interval, duty in duties
+            if interval > 0
+        ]
+
+    async def stop(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _loop(self, name: str, interval: float, duty: Callable[[], Awaitable[object]]) -> None:
+        pause = random.uniform(0, interval)  # a fleet started at once does not maintain at once
+        while True:
+            asked = time.monotonic()
+            await asyncio.sleep(pause)
+            if time.monotonic() - asked > pause + _LATE:
+                self._hold_back()
+            try:
+                await duty()
+            except FairQueueError as error:
+                _log.warning("%s failed, trying again in %g s: %s", name, interval, error)
+            except Exception:
+                _log.exception("%s failed, trying again in %g s", name, interval)
+            pause = interval
+
+    async def _reclaim(self) -> None:
+        """After an outage leases look expired although their handlers run: they get one extend interval to say so."""
+        lost_at = self._engine.connection.lost_at
+        if lost_at is not None and lost_at + self._extend_interval > self._uncertain_until:
+            self._uncertain_until = lost_at + self._extend_interval
+        if time.monotonic() < self._uncertain_until:
+            return
+        info = await self._engine.connection.command("INFO", "server", patience=0)
+        if float(info.get("uptime_in_seconds", self._extend_interval)) < self._extend_interval:
+            return  # the server has just started: it was away, whether this client noticed or not
+        report = await reclaim(self._engine, patience=0)
+        for tenant, id_ in report.reclaimed:
+            _log.warning("the lease of message %r of tenant %r expired: it is ready again", id_, tenant)
+        for tenant, id_ in report.dead:
+            _log.error("message %r of tenant %r was lost by its worker too often: dead letter", id_, tenant)
+
+    @property
+    def _extend_interval(self) -> float:
+        return self._engine.options.visibility_ms / 1000 / 2  # leases are extended three times a timeout
+
+    def _hold_back(self) -> None:
+        self._uncertain_until = time.monotonic() + self._extend_interval
+
+    async def _reconcile(self) -> None:
+        """One client of the namespace at a time, once an interval: the lock is not given back, it expires."""
+        ttl = max(1000, int(self._engine.options.reconcile_ms * 0.9))
+        if not await self._engine.run(self._engine.calls.lock("reconcile", self._owner, ttl)):
+            return
+        report = await reconcile(self._engine)
+        if report.freed or report.restored or report.rebuilt:
+            _log.warning(
+                "reconcile: %d leaked slots freed, %d slots or deadlines given back, %d groups rebuilt",
+                len(report.freed),
+                len(report.restored),
+                len(report.rebuilt),
+            )

@@ -1,0 +1,62 @@
+"""Enqueueing: messages are resolved, encoded and sent in bounded batches; an id that is there already adds nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fairqueue._engine.calls import NewRow
+from fairqueue._engine.engine import Engine
+from fairqueue._engine.keys import lane_name
+from fairqueue.codec import encode_payload, pack_body
+from fairqueue.errors import InvalidMessageError
+from fairqueue.limits import resolve_groups
+from fairqueue.message import Enqueued, MessageState, NewMessage
+
+CHUNK_MESSAGES = 500
+CHUNK_BYTES = 4_000_000  # a script call above this holds the server up for others
+
+
+async def enqueue_many(engine: Engine, messages: Sequence[NewMessage[Any]]) -> list[Enqueued]:
+    """All rows are made before the first is sent: what is wrong with one message stores none of them."""
+    for message in messages:
+        if not isinstance(message, NewMessage):
+            raise InvalidMessageError(f"expected messages to be NewMessage objects, got {message!r:.80}")
+    await engine.connect()  # the limits may be those stored under the name
+    rows = [_row(engine, message) for message in messages]
+    sent: list[Enqueued] = []
+    for chunk in _chunks(rows):
+        answers = await engine.run(engine.calls.enqueue(chunk))
+        for row, (created, state) in zip(chunk, answers, strict=True):
+            sent.append(
+                Enqueued(id=row.id, tenant=row.tenant, created=created, state=MessageState(state))
+            )
+    return sent
+
+
+def _row(engine: Engine, message: NewMessage[Any]) -> NewRow:
+    payload = encode_payload(engine.codec, message.payload, engine.options.max_payload_bytes)
+    groups = resolve_groups(engine.limits, message)
+    return NewRow(
+        tenant=message.tenant,
+        id=message.id,
+        lane=lane_name(message.tenant, message.queue, message.pool, groups),
+        priority=message.priority,
+        cost=message.cost,
+        due_in_ms=message.due_in_ms,
+        due_at_ms=message.due_at_ms,
+        max_attempts=message.max_attempts,
+        body=pack_body(message.metadata, payload),
+    )
+
+
+def _chunks(rows: list[NewRow]) -> list[list[NewRow]]:
+    chunks: list[list[NewRow]] = []
+    size = 0
+    for row in rows:
+        if not chunks or len(chunks[-1]) >= CHUNK_MESSAGES or size + len(row.body) > CHUNK_BYTES:
+            chunks.append([])
+            size = 0
+        chunks[-1].append(row)
+        size += len(row.body)
+    return chunks

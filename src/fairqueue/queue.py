@@ -1,0 +1,323 @@
+"""``FairQueue``: the asyncio client. Thin: it checks arguments and hands them to the engine's calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Self
+
+from fairqueue import inspect, producing
+from fairqueue._engine.engine import Engine
+from fairqueue.clock import Clock
+from fairqueue.config import Codec, Options
+from fairqueue.consuming import ClaimOptions, Consumer
+from fairqueue.dead_letters import DeadLetters
+from fairqueue.lease import Lease, Settlement
+from fairqueue.limits import Limit
+from fairqueue.maintenance.auditor import AuditReport, audit
+from fairqueue.maintenance.reclaimer import ReclaimReport, reclaim
+from fairqueue.maintenance.reconciler import ReconcileReport, reconcile
+from fairqueue.message import Enqueued, MessageInfo, NewMessage, P
+from fairqueue.outcomes import Outcome
+from fairqueue.retry import RetryPolicy
+from fairqueue.states import QueueState, QueueStats, WorkerState
+from fairqueue.tenants import LimitsControl, Tenants
+from fairqueue.validation import duration_ms, expected, identifier, integer
+
+__all__ = ["FairQueue"]
+
+MAX_CLAIM = 1000
+_SHORTEST_VISIBILITY_MS = 100
+
+
+def resolved_url(url: str | None) -> str:
+    """The URL to use: the given one, ``$FAIRQUEUE_URL``, or the embedded server of this directory."""
+    return url or os.environ.get("FAIRQUEUE_URL") or f"embedded://{Path.cwd() / '.fairqueue'}"
+
+
+class FairQueue(Generic[P]):
+    """Fair multi-tenant queues on a Valkey or Redis server.
+
+    Every tenant gets its fair share of what is claimed, no limit group holds more slots than its limit, and no
+    failure leaves a slot held for good. An object belongs to one event loop and is safe to use from any number
+    of its tasks; after a fork it connects anew. Connects on first use.
+
+    Args:
+        url: ``redis://``, ``rediss://``, ``valkey://``, ``valkeys://``, ``unix://``, ``embedded:///path`` (a server of
+            our own, shared by all processes that name the path) or ``embedded://`` (private, temporary). None:
+            ``$FAIRQUEUE_URL``, else ``.fairqueue`` in the current directory.
+        name: the namespace: two names never see each other.
+        limits: what may run at once, for each limit group. None: what is stored under the name.
+        retry: what happens after a failure. None: what is stored, else exponential with 12 attempts.
+        visibility_timeout: how long a lease lasts without an extend; a ``timedelta`` or seconds, at least 0.1.
+        reclaim_interval: how often a worker looks for expired leases. 0: never by itself.
+        reconcile_interval: how often a worker makes slots equal to leases again. 0: never by itself.
+        scheduler: ``"fair"`` or, to compare with, ``"fifo"``. None: what is stored, else fair.
+        codec: payloads to bytes and back; JSON by default.
+        max_payload_bytes: larger encoded payloads are refused.
+        dead_letters: False drops (and counts) what is out of tries. None: what is stored, else True.
+        clock: ``fairqueue.testing.ManualClock`` in tests; None is the server's clock.
+
+    Raises:
+        ConfigurationError: a wrong option, named with its value and what was expected.
+
+    Example:
+        >>> async with FairQueue(limits=[Limit("tenant", default=10)]) as queue:
+        ...     await queue.enqueue({"invoice": 7}, tenant="acme")
+        ...     for lease in await queue.claim(10, wait=1):
+        ...         await lease.complete()
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        name: str = "default",
+        limits: Iterable[Limit] | None = None,
+        retry: RetryPolicy | None = None,
+        visibility_timeout: timedelta | float = 30,
+        reclaim_interval: timedelta | float = 5,
+        reconcile_interval: timedelta | float = 60,
+        scheduler: str | None = None,
+        shards: int | None = None,
+        codec: Codec | None = None,
+        max_payload_bytes: int = 1_048_576,
+        dead_letters: bool | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.options = Options.make(
+            resolved_url(url) if url is None else url,
+            name,
+            limits=limits,
+            retry=retry,
+            visibility_timeout=visibility_timeout,
+            reclaim_interval=reclaim_interval,
+            reconcile_interval=reconcile_interval,
+            scheduler=scheduler,
+            shards=shards,
+            codec=codec,
+            max_payload_bytes=max_payload_bytes,
+            dead_letters=dead_letters,
+            clock=clock,
+        )
+        self._engine = Engine(self.options)
+        self._consumer: Consumer[P] = Consumer(self._engine)
+        self.limits = LimitsControl(self._engine)
+        self.tenants = Tenants(self._engine)
+        self.dead_letters = DeadLetters(self._engine)
+
+    # --- connecting ------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def connect(self) -> None:
+        """Connects now rather than on first use.
+
+        Raises:
+            QueueUnavailableError: the server cannot be reached. ConfigurationError: it cannot hold queues.
+            SchemaMismatchError: another version of this library wrote the namespace.
+        """
+        await self._engine.connect()
+
+    async def close(self) -> None:
+        """Gives back, uncounted, what lost claims may have taken, and closes the connections. Idempotent."""
+        await self._consumer.close()
+        await self._engine.close()
+
+    @property
+    def url(self) -> str:
+        """Of the server in use; ``unix:///path/to/socket`` for an embedded one, once connected."""
+        return self._engine.url or (self.options.url.text if self.options.url else "")
+
+    @property
+    def engine(self) -> Engine:
+        """For the worker and tools of this package."""
+        return self._engine
+
+    @property
+    def consumer(self) -> Consumer[P]:
+        """For the worker: claims and settles in one round trip."""
+        return self._consumer
+
+    @property
+    def name(self) -> str:
+        """The namespace."""
+        return self.options.name
+
+    # --- producing -------------------------------------------------------------------------------------------
+
+    async def enqueue(
+        self,
+        payload: P,
+        *,
+        tenant: str,
+        queue: str = "default",
+        id: str | None = None,
+        delay: timedelta | float | None = None,
+        at: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        max_attempts: int | None = None,
+        pool: str = "default",
+        priority: int = 0,
+        cost: float = 1,
+    ) -> Enqueued:
+        """Stores one message; once this returned it is not lost. See ``NewMessage`` for the arguments.
+
+        An id that the tenant still has, dead letters included, adds nothing: ``created`` is False and what is
+        there keeps its payload. After an error, repeating with the same id is safe.
+
+        Raises:
+            InvalidMessageError: a wrong argument, or a payload that cannot be encoded; nothing is stored.
+            PayloadTooLargeError: nothing is stored. QueueFullError: the server is out of memory, nothing is stored.
+            QueueUnavailableError: the server stayed away; the message may or may not be stored.
+
+        Example:
+            >>> sent = await queue.enqueue({"invoice": 7}, tenant="acme", delay=60)
+        """
+        message = NewMessage(
+            payload,
+            tenant=tenant,
+            queue=queue,
+            id=id,
+            delay=delay,
+            at=at,
+            metadata=metadata,
+            max_attempts=max_attempts,
+            pool=pool,
+            priority=priority,
+            cost=cost,
+        )
+        (sent,) = await producing.enqueue_many(self._engine, [message])
+        return sent
+
+    async def enqueue_many(self, messages: Iterable[NewMessage[P]]) -> list[Enqueued]:
+        """Stores messages of any tenants, in order, in as few round trips as their size allows.
+
+        All are checked before the first is sent. An error after that may have stored some of them: repeating the
+        same objects is safe, they keep their ids.
+        """
+        return await producing.enqueue_many(self._engine, list(messages))
+
+    # --- consuming by hand -----------------------------------------------------------------------------------
+
+    async def claim(
+        self,
+        n: int = 1,
+        wait: timedelta | float = 0,
+        consumer: str | None = None,
+        pools: Sequence[str] = ("default",),
+        visibility_timeout: timedelta | float | None = None,
+    ) -> list[Lease[P]]:
+        """At most ``n`` leases, in fair order over all tenants; ``[]`` when nothing came within ``wait`` seconds.
+
+        Pools are tried in the order given. A claimer that is cancelled gives back, uncounted, what it would have
+        got. A message whose payload cannot be decoded goes to the dead letters; the others are handed over.
+
+        Raises:
+            ConfigurationError: a wrong argument. QueueUnavailableError: the server stayed away; what it may have
+                given us comes with the next claim, or is delivered again when its lease expires.
+        """
+        options = self.claim_options(n, consumer, pools, visibility_timeout)
+        return await self._consumer.claim(options, duration_ms("wait", wait) / 1000)
+
+    def claim_options(
+        self,
+        n: int,
+        consumer: str | None,
+        pools: Sequence[str],
+        visibility_timeout: timedelta | float | None = None,
+    ) -> ClaimOptions:
+        """The checked arguments of a claim."""
+        if isinstance(pools, str) or not pools:
+            raise expected("pools", "a list of at least one pool", pools)
+        return ClaimOptions(
+            n=integer("n", n, 1, MAX_CLAIM),
+            pools=tuple(dict.fromkeys(identifier("pools", pool) for pool in pools)),
+            consumer=identifier("consumer", consumer) if consumer is not None else self._engine.consumer_default,
+            visibility_ms=self.options.visibility_ms
+            if visibility_timeout is None
+            else duration_ms("visibility_timeout", visibility_timeout, minimum_ms=_SHORTEST_VISIBILITY_MS),
+        )
+
+    async def complete_many(self, leases: Sequence[Lease[P]]) -> list[Outcome]:
+        """Completes all in one round trip; outcomes in order, ``"lost"`` instead of raising."""
+        return await self._consumer.settle([(lease, Settlement("complete")) for lease in leases])
+
+    async def fail_many(
+        self, leases: Sequence[Lease[P]], error: BaseException | str | None = None
+    ) -> list[Outcome]:
+        """Fails all in one round trip; outcomes in order, ``"lost"`` instead of raising."""
+        return await self._consumer.settle([(lease, lease.failure(error)) for lease in leases])
+
+    async def release_many(
+        self, leases: Sequence[Lease[P]], delay: timedelta | float = 0
+    ) -> list[Outcome]:
+        """Gives all back uncounted in one round trip; outcomes in order, ``"lost"`` instead of raising."""
+        delay_ms = duration_ms("delay", delay)
+        return await self._consumer.settle([(lease, Settlement("release", delay_ms)) for lease in leases])
+
+    async def extend_many(self, leases: Sequence[Lease[P]]) -> list[Outcome]:
+        """Extends all; ``"extended"`` or ``"lost"`` in order."""
+        return await self._consumer.extend(leases)
+
+    # --- looking ---------------------------------------------------------------------------------------------
+
+    async def stats(self, tenant: str | None = None) -> QueueStats:
+        """Counts of the namespace, or of one tenant (a fixed number of calls, whatever the number of tenants)."""
+        return await inspect.stats(self._engine) if tenant is None else await self.tenants.get(tenant)
+
+    async def get(self, tenant: str, id: str) -> MessageInfo[P] | None:
+        """One message wherever it is, or None."""
+        return await inspect.get(self._engine, identifier("tenant", tenant), identifier("id", id))
+
+    async def messages(
+        self,
+        tenant: str,
+        queue: str | None = None,
+        state: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> tuple[list[MessageInfo[P]], str | None]:
+        """A page of a tenant's messages and the next page's cursor, or None at the end.
+
+        Ready ones come first in the order of their lanes, then those in flight, delayed and dead. While the queue
+        moves, a message may be seen twice or be missed, as in any list of a moving thing. A page may hold
+        somewhat more or fewer than ``limit``.
+        """
+        return await inspect.messages(self._engine, identifier("tenant", tenant), queue, state, limit, cursor)
+
+    async def queues(self, tenant: str) -> AsyncIterator[QueueState]:
+        """The tenant's queues that have ready messages."""
+        for state in await inspect.queues(self._engine, tenant):
+            yield state
+
+    async def workers(self) -> AsyncIterator[WorkerState]:
+        """The workers that are alive."""
+        for state in await inspect.workers(self._engine):
+            yield state
+
+    # --- maintenance -----------------------------------------------------------------------------------------
+
+    async def reclaim(self) -> ReclaimReport:
+        """Sends every expired lease back at once, or, out of tries, to the dead letters; frees their slots."""
+        return await reclaim(self._engine)
+
+    async def reconcile(self) -> ReconcileReport:
+        """Makes slots and deadlines equal to the leases again; wakes whoever was blocked by what was freed."""
+        return await reconcile(self._engine)
+
+    async def audit(self, fix: bool = False) -> AuditReport:
+        """Checks KEEP, SLOTS, OWNER, MOVES and CLEAN on the live queue, in bounded steps; names every finding.
+
+        With ``fix`` what is found is put right from the messages themselves.
+        """
+        return await audit(self._engine, fix)

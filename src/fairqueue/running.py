@@ -1,0 +1,145 @@
+"""Running one handler: coroutine or thread, its timeout, and what its end means for the message."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import queue
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from fairqueue.lease import Lease, Settlement
+from fairqueue.message import Message
+from fairqueue.outcomes import DeadLetterNow, Release, Retry
+
+T = TypeVar("T")
+Handler = Callable[[Message[Any]], Awaitable[Any] | Any]
+
+_log = logging.getLogger("fairqueue")
+_current: contextvars.ContextVar[Lease[Any]] = contextvars.ContextVar("fairqueue_lease")
+
+
+def current_lease() -> Lease[Any]:
+    """The lease of the message that the calling handler works on, in its coroutine or thread.
+
+    Raises:
+        LookupError: not called from a handler.
+
+    Example:
+        >>> if current_lease().lost.is_set():
+        ...     return  # somebody else has the message now
+    """
+    return _current.get()
+
+
+class Threads:
+    """Daemon threads for plain functions: one that hangs for ever neither fills the pool nor stops the process."""
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._idle = 0
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """The result of ``work``, run in a thread with the caller's context."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def do() -> None:
+            try:
+                result = context.run(work)
+            except BaseException as error:  # carried to the caller, whatever it is
+                _deliver(loop, answer, None, error)
+            else:
+                _deliver(loop, answer, result, None)
+
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+            else:
+                threading.Thread(target=self._serve, name="fairqueue-handler", daemon=True).start()
+        self._work.put(do)
+        return await answer
+
+    def _serve(self) -> None:
+        while True:
+            self._work.get()()
+            with self._lock:
+                self._idle += 1
+
+
+def _deliver(
+    loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any], result: Any, error: BaseException | None
+) -> None:
+    def put() -> None:
+        if not answer.done():  # else abandoned: the result of a handler that was given up is refused
+            if error is None:
+                answer.set_result(result)
+            elif isinstance(error, StopIteration):  # cannot travel in a future
+                answer.set_exception(RuntimeError(f"the handler raised {error!r}"))
+            else:
+                answer.set_exception(error)
+
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(put)
+
+
+class Runner:
+    """Runs the handler for leases. ``timeout`` seconds, or None, is the most one run may take."""
+
+    def __init__(self, handler: Handler, timeout: float | None) -> None:
+        self._handler = handler
+        self._timeout = timeout
+        self._threads = Threads()
+        self.is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+            getattr(handler, "__call__", None)  # noqa: B004 - an object whose __call__ is a coroutine function
+        )
+
+    async def run(self, lease: Lease[Any]) -> Settlement:
+        """How the message is to be settled. A cancelled run raises: whoever cancelled knows why."""
+        _current.set(lease)
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._call(lease)
+        except Retry as signal:
+            return lease.failure(signal.reason or "the handler asked for a retry", signal.delay_ms)
+        except Release as signal:
+            return Settlement("release", signal.delay_ms)
+        except DeadLetterNow as signal:
+            return Settlement("dead", reason=signal.reason, text=signal.reason)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return self._failed(lease, RuntimeError("the handler cancelled itself"))
+        except Exception as error:
+            return self._failed(lease, error)
+        return Settlement("complete")
+
+    async def _call(self, lease: Lease[Any]) -> None:
+        if self.is_async:
+            await self._handler(lease.message)
+            return
+        result = await self._threads.run(lambda: self._handler(lease.message))
+        if inspect.isawaitable(result):  # a plain function that returns a coroutine
+            await result
+
+    def _failed(self, lease: Lease[Any], error: Exception) -> Settlement:
+        message = lease.message
+        if isinstance(error, TimeoutError) and self._timeout is not None and not str(error):
+            error = TimeoutError(f"the handler took longer than {self._timeout:g} s")
+        _log.warning(
+            "handler failed for message %r of tenant %r (attempt %d): %s: %s",
+            message.id,
+            message.tenant,
+            message.attempt,
+            type(error).__name__,
+            error,
+            exc_info=error,
+            extra={"tenant": message.tenant, "message_id": message.id, "attempt": message.attempt},
+        )
+        return lease.failure(error)

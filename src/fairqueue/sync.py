@@ -1,0 +1,357 @@
+"""``SyncFairQueue``: the same queue without ``await``, for Django, Flask and scripts.
+
+Every method runs the asyncio client's in a background event loop, so there is one implementation of everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Generic, Self
+
+from fairqueue.clock import Clock
+from fairqueue.config import Codec
+from fairqueue.dead_letters import DeadLetters
+from fairqueue.lease import Lease
+from fairqueue.limits import Limit
+from fairqueue.maintenance.auditor import AuditReport
+from fairqueue.maintenance.reclaimer import ReclaimReport
+from fairqueue.maintenance.reconciler import ReconcileReport
+from fairqueue.message import DeadLetter, Enqueued, Message, MessageInfo, NewMessage, P
+from fairqueue.outcomes import Outcome
+from fairqueue.portal import Portal
+from fairqueue.queue import FairQueue
+from fairqueue.retry import RetryPolicy
+from fairqueue.states import LimitState, QueueState, QueueStats, TenantState, WorkerState
+from fairqueue.tenants import LimitsControl, Tenants
+
+__all__ = ["SyncDeadLetters", "SyncFairQueue", "SyncLease", "SyncLimitsControl", "SyncTenants"]
+
+
+class SyncLease(Generic[P]):
+    """``Lease`` without ``await``; the same fields and guarantees."""
+
+    __slots__ = ("_portal", "lease")
+
+    def __init__(self, lease: Lease[P], portal: Portal) -> None:
+        self.lease, self._portal = lease, portal
+
+    def __repr__(self) -> str:
+        return repr(self.lease).replace("<Lease", "<SyncLease")
+
+    @property
+    def message(self) -> Message[P]:
+        """The message."""
+        return self.lease.message
+
+    @property
+    def token(self) -> str:
+        """New at every claim, greater in order within a message."""
+        return self.lease.token
+
+    @property
+    def deadline(self) -> datetime:
+        """When the lease expires unless it is extended."""
+        return self.lease.deadline
+
+    @property
+    def lost(self) -> Any:
+        """A ``threading.Event``: set when an extend or settle found the lease lost."""
+        return self.lease.lost
+
+    def extend(self) -> datetime:
+        """See ``Lease.extend``."""
+        return self._portal.call(self.lease.extend)
+
+    def complete(self) -> Outcome:
+        """See ``Lease.complete``."""
+        return self._portal.call(self.lease.complete)
+
+    def fail(self, error: BaseException | str | None = None) -> Outcome:
+        """See ``Lease.fail``."""
+        return self._portal.call(lambda: self.lease.fail(error))
+
+    def release(self, delay: timedelta | float = 0) -> Outcome:
+        """See ``Lease.release``."""
+        return self._portal.call(lambda: self.lease.release(delay))
+
+    def dead_letter(self, reason: str) -> Outcome:
+        """See ``Lease.dead_letter``."""
+        return self._portal.call(lambda: self.lease.dead_letter(reason))
+
+    @contextlib.contextmanager
+    def keep_alive(self) -> Iterator[SyncLease[P]]:
+        """See ``Lease.keep_alive``."""
+        keeper = self.lease.keep_alive()
+        self._portal.call(keeper.__aenter__)
+        try:
+            yield self
+        finally:
+            self._portal.call(lambda: _left(keeper))
+
+
+async def _left(keeper: contextlib.AbstractAsyncContextManager[Any]) -> None:
+    await keeper.__aexit__(None, None, None)
+
+
+class SyncLimitsControl:
+    """``LimitsControl`` without ``await``."""
+
+    def __init__(self, control: LimitsControl, portal: Portal) -> None:
+        self._control, self._portal = control, portal
+
+    def set(self, group: str, id: str, limit: int | None) -> None:
+        """See ``LimitsControl.set``."""
+        self._portal.call(lambda: self._control.set(group, id, limit))
+
+    def reset(self, group: str, id: str) -> None:
+        """See ``LimitsControl.reset``."""
+        self._portal.call(lambda: self._control.reset(group, id))
+
+    def get(self, group: str, id: str) -> LimitState:
+        """See ``LimitsControl.get``."""
+        return self._portal.call(lambda: self._control.get(group, id))
+
+    def list(self, group: str) -> Iterator[LimitState]:
+        """See ``LimitsControl.list``."""
+        return self._portal.iterate(self._control.list(group))
+
+
+class SyncTenants:
+    """``Tenants`` without ``await``."""
+
+    def __init__(self, tenants: Tenants, portal: Portal) -> None:
+        self._tenants, self._portal = tenants, portal
+
+    def get(self, tenant: str) -> TenantState:
+        """See ``Tenants.get``."""
+        return self._portal.call(lambda: self._tenants.get(tenant))
+
+    def list(self) -> Iterator[TenantState]:
+        """See ``Tenants.list``."""
+        return self._portal.iterate(self._tenants.list())
+
+
+class SyncDeadLetters:
+    """``DeadLetters`` without ``await``."""
+
+    def __init__(self, letters: DeadLetters, portal: Portal) -> None:
+        self._letters, self._portal = letters, portal
+
+    def count(self, tenant: str) -> int:
+        """See ``DeadLetters.count``."""
+        return self._portal.call(lambda: self._letters.count(tenant))
+
+    def list(
+        self, tenant: str, limit: int = 100, cursor: str | None = None
+    ) -> tuple[list[DeadLetter[Any]], str | None]:
+        """See ``DeadLetters.list``."""
+        return self._portal.call(lambda: self._letters.list(tenant, limit, cursor))
+
+    def redrive(self, tenant: str, *ids: str) -> int:
+        """See ``DeadLetters.redrive``."""
+        return self._portal.call(lambda: self._letters.redrive(tenant, *ids))
+
+    def redrive_all(self, tenant: str) -> int:
+        """See ``DeadLetters.redrive_all``."""
+        return self._portal.call(lambda: self._letters.redrive_all(tenant))
+
+    def purge(self, tenant: str, id: str | None = None) -> int:
+        """See ``DeadLetters.purge``."""
+        return self._portal.call(lambda: self._letters.purge(tenant, id))
+
+    def tenants(self) -> Iterator[str]:
+        """See ``DeadLetters.tenants``."""
+        return self._portal.iterate(self._letters.tenants())
+
+
+class SyncFairQueue(Generic[P]):
+    """``FairQueue`` without ``await``: the same arguments, methods, guarantees and errors. Safe from any thread.
+
+    Connects anew after a fork, so it may be made before a web server forks its workers.
+
+    Example:
+        >>> with SyncFairQueue() as queue:
+        ...     queue.enqueue({"invoice": 7}, tenant="acme")
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        name: str = "default",
+        limits: Iterable[Limit] | None = None,
+        retry: RetryPolicy | None = None,
+        visibility_timeout: timedelta | float = 30,
+        reclaim_interval: timedelta | float = 5,
+        reconcile_interval: timedelta | float = 60,
+        scheduler: str | None = None,
+        shards: int | None = None,
+        codec: Codec | None = None,
+        max_payload_bytes: int = 1_048_576,
+        dead_letters: bool | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._queue: FairQueue[P] = FairQueue(
+            url,
+            name,
+            limits,
+            retry,
+            visibility_timeout,
+            reclaim_interval,
+            reconcile_interval,
+            scheduler,
+            shards,
+            codec,
+            max_payload_bytes,
+            dead_letters,
+            clock,
+        )
+        self._portal = Portal()
+        self.limits = SyncLimitsControl(self._queue.limits, self._portal)
+        self.tenants = SyncTenants(self._queue.tenants, self._portal)
+        self.dead_letters = SyncDeadLetters(self._queue.dead_letters, self._portal)
+
+    def __enter__(self) -> Self:
+        self.connect()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def connect(self) -> None:
+        """See ``FairQueue.connect``."""
+        self._portal.call(self._queue.connect)
+
+    def close(self) -> None:
+        """See ``FairQueue.close``."""
+        self._portal.call(self._queue.close)
+        self._portal.close()
+
+    @property
+    def options(self) -> Any:
+        """The checked options."""
+        return self._queue.options
+
+    @property
+    def url(self) -> str:
+        """See ``FairQueue.url``."""
+        return self._queue.url
+
+    @property
+    def name(self) -> str:
+        """The namespace."""
+        return self._queue.name
+
+    def enqueue(
+        self,
+        payload: P,
+        *,
+        tenant: str,
+        queue: str = "default",
+        id: str | None = None,
+        delay: timedelta | float | None = None,
+        at: datetime | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        max_attempts: int | None = None,
+        pool: str = "default",
+        priority: int = 0,
+        cost: float = 1,
+    ) -> Enqueued:
+        """See ``FairQueue.enqueue``."""
+        return self._portal.call(
+            lambda: self._queue.enqueue(
+                payload,
+                tenant=tenant,
+                queue=queue,
+                id=id,
+                delay=delay,
+                at=at,
+                metadata=metadata,
+                max_attempts=max_attempts,
+                pool=pool,
+                priority=priority,
+                cost=cost,
+            )
+        )
+
+    def enqueue_many(self, messages: Iterable[NewMessage[P]]) -> list[Enqueued]:
+        """See ``FairQueue.enqueue_many``."""
+        listed = list(messages)  # a generator of the caller's runs in the caller's thread
+        return self._portal.call(lambda: self._queue.enqueue_many(listed))
+
+    def claim(
+        self,
+        n: int = 1,
+        wait: timedelta | float = 0,
+        consumer: str | None = None,
+        pools: Sequence[str] = ("default",),
+        visibility_timeout: timedelta | float | None = None,
+    ) -> list[SyncLease[P]]:
+        """See ``FairQueue.claim``."""
+        leases = self._portal.call(lambda: self._queue.claim(n, wait, consumer, pools, visibility_timeout))
+        return [SyncLease(lease, self._portal) for lease in leases]
+
+    def complete_many(self, leases: Sequence[SyncLease[P]]) -> list[Outcome]:
+        """See ``FairQueue.complete_many``."""
+        return self._portal.call(lambda: self._queue.complete_many(_bare(leases)))
+
+    def fail_many(
+        self, leases: Sequence[SyncLease[P]], error: BaseException | str | None = None
+    ) -> list[Outcome]:
+        """See ``FairQueue.fail_many``."""
+        return self._portal.call(lambda: self._queue.fail_many(_bare(leases), error))
+
+    def release_many(self, leases: Sequence[SyncLease[P]], delay: timedelta | float = 0) -> list[Outcome]:
+        """See ``FairQueue.release_many``."""
+        return self._portal.call(lambda: self._queue.release_many(_bare(leases), delay))
+
+    def extend_many(self, leases: Sequence[SyncLease[P]]) -> list[Outcome]:
+        """See ``FairQueue.extend_many``."""
+        return self._portal.call(lambda: self._queue.extend_many(_bare(leases)))
+
+    def stats(self, tenant: str | None = None) -> QueueStats:
+        """See ``FairQueue.stats``."""
+        return self._portal.call(lambda: self._queue.stats(tenant))
+
+    def get(self, tenant: str, id: str) -> MessageInfo[P] | None:
+        """See ``FairQueue.get``."""
+        return self._portal.call(lambda: self._queue.get(tenant, id))
+
+    def messages(
+        self,
+        tenant: str,
+        queue: str | None = None,
+        state: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> tuple[list[MessageInfo[P]], str | None]:
+        """See ``FairQueue.messages``."""
+        return self._portal.call(lambda: self._queue.messages(tenant, queue, state, limit, cursor))
+
+    def queues(self, tenant: str) -> Iterator[QueueState]:
+        """See ``FairQueue.queues``."""
+        return self._portal.iterate(self._queue.queues(tenant))
+
+    def workers(self) -> Iterator[WorkerState]:
+        """See ``FairQueue.workers``."""
+        return self._portal.iterate(self._queue.workers())
+
+    def reclaim(self) -> ReclaimReport:
+        """See ``FairQueue.reclaim``."""
+        return self._portal.call(self._queue.reclaim)
+
+    def reconcile(self) -> ReconcileReport:
+        """See ``FairQueue.reconcile``."""
+        return self._portal.call(self._queue.reconcile)
+
+    def audit(self, fix: bool = False) -> AuditReport:
+        """See ``FairQueue.audit``."""
+        return self._portal.call(lambda: self._queue.audit(fix))
+
+
+def _bare(leases: Sequence[SyncLease[P]]) -> list[Lease[P]]:
+    return [lease.lease for lease in leases]

@@ -1,0 +1,116 @@
+"""Live settings of limit groups, and the tenants there are. Stored on the server, in force from the next claim on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fairqueue import inspect
+from fairqueue._engine.engine import Engine
+from fairqueue._engine.keys import US, join, key
+from fairqueue._engine.replies import identity, text
+from fairqueue.errors import ConfigurationError
+from fairqueue.states import LimitState, TenantState
+from fairqueue.validation import identifier, integer
+
+MAX_LIMIT = 2**31 - 1
+_PAGE = 200
+
+
+class LimitsControl:
+    """``queue.limits``: the limit of each group, live. A group is a declared limit's name and a group id.
+
+    Example:
+        >>> await queue.limits.set("tenant", "acme", 5)
+        >>> (await queue.limits.get("tenant", "acme")).limit
+        5
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def set(self, group: str, id: str, limit: int | None) -> None:
+        """Sets the most slots the group may hold: 0 admits nothing, None is unlimited.
+
+        A raised limit wakes who waits, with no completion needed; a lowered one starts nothing new until fewer
+        are held, and stops nobody.
+
+        Raises:
+            ConfigurationError: no such limit is declared, or the value is no limit.
+        """
+        name = await self._named(group, id)
+        await self._store(name, "none" if limit is None else integer("limit", limit, 0, MAX_LIMIT))
+
+    async def reset(self, group: str, id: str) -> None:
+        """Goes back to the declared default."""
+        await self._store(await self._named(group, id), "")
+
+    async def _store(self, name: str, value: int | str) -> None:
+        while await self._engine.run(self._engine.calls.set_limit(name, value)):
+            pass  # more waiters fit than one script may wake
+
+    async def get(self, group: str, id: str) -> LimitState:
+        """The group as it is now, also when nothing was ever counted in it."""
+        name = await self._named(group, id)
+        return _state(group, id, await self._engine.run(self._engine.calls.group_state(name)))
+
+    async def list(self, group: str) -> AsyncIterator[LimitState]:
+        """Every group of that limit with a limit of its own, a held slot or a waiter."""
+        await self._declared(group)
+        seen: set[str] = set()
+        async for name in self._known(group):
+            if name not in seen:
+                seen.add(name)
+                id_ = name.partition(US)[2]
+                yield _state(group, id_, await self._engine.run(self._engine.calls.group_state(name)))
+
+    async def _known(self, group: str) -> AsyncIterator[str]:
+        pattern = inspect.escaped(group) + US + "*"
+        for command, kind in (("HSCAN", "limits"), ("SSCAN", "groups")):
+            cursor: Any = "0"
+            while True:
+                where = key(self._engine.calls.root, kind)
+                cursor, page = await self._engine.command(command, where, cursor, "MATCH", pattern, "COUNT", _PAGE)
+                for raw in page if kind == "groups" or isinstance(page, dict) else page[::2]:
+                    yield text(raw)
+                if cursor in (b"0", 0, "0"):
+                    break
+
+    async def _named(self, group: str, id_: str) -> str:
+        await self._declared(group)
+        return join(group, identifier("id", id_))
+
+    async def _declared(self, group: str) -> None:
+        await self._engine.connect()
+        names = [limit.name for limit in self._engine.limits]
+        if group not in names:
+            known = ", ".join(names) or "none"
+            raise ConfigurationError(f"expected group to be a declared limit ({known}), got {group!r:.80}")
+
+
+def _state(group: str, id_: str, raw: list[Any]) -> LimitState:
+    own, default, held, waiting, holders = raw
+    value = own if own is not None else default
+    limit = None if value is None or value == b"none" else int(value)
+    return LimitState(
+        group=group, id=id_, limit=limit, held=held, waiting=waiting, holders=sorted(map(identity, holders))
+    )
+
+
+class Tenants:
+    """``queue.tenants``: who has messages."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def get(self, tenant: str) -> TenantState:
+        """One tenant; all zero when it has nothing here."""
+        return await inspect.tenant_state(self._engine, identifier("tenant", tenant))
+
+    async def list(self) -> AsyncIterator[TenantState]:
+        """Every tenant with messages, dead ones included, in no order."""
+        seen: set[str] = set()
+        async for tenant in inspect.tenants(self._engine):
+            if tenant not in seen:
+                seen.add(tenant)
+                yield await inspect.tenant_state(self._engine, tenant)
