@@ -57,7 +57,7 @@ def open_redis(url: str, *, socket_timeout: float = SOCKET_TIMEOUT, connections:
         pool = BlockingConnectionPool.from_url(url, **options)
     except (ValueError, TypeError) as error:  # an option in the URL that redis-py does not know
         raise ConfigurationError(f"expected url to be usable, got an option redis-py refuses: {error}") from error
-    return Redis(connection_pool=pool)
+    return Redis.from_pool(pool)  # closing the client closes its pool
 
 
 def pauses(first: float = _FIRST_PAUSE, longest: float = _LONGEST_PAUSE) -> Callable[[], float]:
@@ -237,7 +237,7 @@ class Connection:
         if self._redis is None or url != self._url:
             old, self._redis, self._url = self._redis, open_redis(url), url
             if old is not None:
-                await old.connection_pool.disconnect(inuse_connections=False)
+                await old.aclose()
         return self._redis
 
     async def dedicated(self, socket_timeout: float) -> Redis:

@@ -1,0 +1,90 @@
+"""Faults to inject into a live queue: what goes wrong when processes die at bad moments or keys are destroyed by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairqueue._engine.keys import join, key, lane_name
+from fairqueue._engine.replies import Stored
+from fairqueue.errors import ConfigurationError, MessageNotFoundError
+from fairqueue.limits import resolve_groups
+from fairqueue.message import NewMessage
+from fairqueue.queue import FairQueue
+from fairqueue.validation import choice
+
+_RECORDS = ("deadline", "lease", "body", "header", "slot")
+
+
+async def leak_slot(
+    queue: FairQueue[Any], group: str, id: str, message_id: str, *, tenant: str | None = None
+) -> None:
+    """A held slot with no lease behind it, as a crash between two steps of a lesser design would leave.
+
+    Args:
+        group, id: the limit group, for example ``"tenant", "acme"``.
+        message_id: whose slot it looks like; need not exist.
+        tenant: of that message; the group id when None.
+    """
+    root, name = _root(queue), join(group, id)
+    mid = join(id if tenant is None else tenant, message_id)
+    await queue.engine.command("HSET", key(root, "slots", name), mid, "00000000.0.leaked")
+    await queue.engine.command("SADD", key(root, "groups"), name)
+
+
+async def wrong_type(queue: FairQueue[Any], kind: str, first: str, second: str) -> None:
+    """The key becomes a string: ``"slots", group, group id`` or ``"lane", tenant, queue``."""
+    choice("kind", kind, ("slots", "lane"))
+    root = _root(queue)
+    names = [join(first, second)] if kind == "slots" else await _lanes(queue, first, second)
+    for name in names:
+        where = key(root, kind, name)
+        await queue.engine.command("DEL", where)
+        await queue.engine.command("SET", where, "not what it was")
+
+
+async def delete(queue: FairQueue[Any], kind: str, tenant: str, id: str) -> None:
+    """Just that record of a message: ``"deadline"``, ``"lease"``, ``"body"``, ``"header"`` or ``"slot"`` (all of its groups)."""
+    choice("kind", kind, _RECORDS)
+    root, mid = _root(queue), join(tenant, id)
+    if kind == "deadline":
+        await queue.engine.command("ZREM", key(root, "deadlines"), mid)
+    elif kind == "slot":
+        for group in (await _stored(queue, tenant, id)).header.groups:
+            await queue.engine.command("HDEL", key(root, "slots", join(*group)), mid)
+    else:
+        where = {"lease": "leases", "body": "body", "header": "head"}[kind]
+        await queue.engine.command("HDEL", key(root, where), mid)
+
+
+async def overwrite(queue: FairQueue[Any], kind: str, tenant: str, id: str, raw: bytes) -> None:
+    """A record's bytes are replaced: ``"body"``, ``"header"`` or ``"lease"``."""
+    choice("kind", kind, ("body", "header", "lease"))
+    where = {"lease": "leases", "body": "body", "header": "head"}[kind]
+    await queue.engine.command("HSET", key(_root(queue), where), join(tenant, id), raw)
+
+
+async def _lanes(queue: FairQueue[Any], tenant: str, of: str) -> list[str]:
+    """The lanes of a queue: of its messages wherever they are, or the one a plain message would go to."""
+    lanes, cursor = set(), None
+    while True:
+        items, cursor = await queue.messages(tenant, of, limit=1000, cursor=cursor)
+        for item in items:
+            message = item.message
+            lanes.add(lane_name(tenant, of, message.pool, message.groups))
+        if cursor is None:
+            break
+    message: NewMessage[None] = NewMessage(None, tenant=tenant, queue=of)
+    return sorted(lanes) or [lane_name(tenant, of, "default", resolve_groups(queue.engine.limits, message))]
+
+
+async def _stored(queue: FairQueue[Any], tenant: str, id_: str) -> Stored:
+    (found,) = await queue.engine.run(queue.engine.calls.get([(tenant, id_)]))
+    if found is None:
+        raise MessageNotFoundError(f"there is no message {id_!r} of tenant {tenant!r}")
+    return found
+
+
+def _root(queue: FairQueue[Any]) -> str:
+    if not isinstance(queue, FairQueue):
+        raise ConfigurationError(f"expected queue to be a FairQueue, got {queue!r:.80}")
+    return queue.engine.calls.root

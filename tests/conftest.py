@@ -1,0 +1,66 @@
+"""A real server for every test, and the five checks after each."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from fairqueue import FairQueue
+from fairqueue.embedded import start_sync
+from fairqueue.testing import ManualClock, assert_whole
+
+_names = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """The URL of a private server that lives as long as the test process."""
+    embedded = start_sync(None)
+    yield embedded.url
+    embedded.close()
+
+
+@pytest.fixture
+def namespace() -> str:
+    """A name no other test uses."""
+    return f"test-{next(_names)}"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """A clock that stands still until it is advanced."""
+    return ManualClock()
+
+
+MakeQueue = Callable[..., Awaitable[FairQueue[Any]]]
+
+
+@pytest.fixture
+async def make_queue(
+    server: str, namespace: str, clock: ManualClock, request: pytest.FixtureRequest
+) -> AsyncIterator[MakeQueue]:
+    """Makes connected clients of this test's namespace on a manual clock; ``clock=None`` for the server's.
+
+    Afterwards KEEP, SLOTS, OWNER, MOVES and CLEAN are checked on each namespace that was used. A test that leaves
+    a fault behind on purpose says so: ``@pytest.mark.leaves_findings``.
+    """
+    queues: list[FairQueue[Any]] = []
+
+    async def make(**options: Any) -> FairQueue[Any]:
+        chosen = {"url": server, "name": namespace, "clock": clock, "reconcile_interval": 0} | options
+        queue: FairQueue[Any] = FairQueue(**chosen)
+        await queue.connect()
+        queues.append(queue)
+        return queue
+
+    yield make
+    try:
+        if request.node.get_closest_marker("leaves_findings") is None:
+            for queue in {(queue.url, queue.name): queue for queue in queues}.values():
+                await assert_whole(queue)
+    finally:
+        for queue in queues:
+            await queue.close()
