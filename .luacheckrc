@@ -5,5 +5,6 @@ stds.server = {
 }
 max_line_length = 120
 ignore = {
+  "311/now", -- every script fixes the instant it works at, also those that do not use it
     "431", -- a function's parameter may be called as an argument of the script: an include cannot know them all
 }

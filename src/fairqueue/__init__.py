@@ -30,9 +30,9 @@ from fairqueue.message import DeadLetter, Enqueued, LeaseInfo, Message, MessageI
 from fairqueue.outcomes import DeadLetterNow, Outcome, Release, Retry
 from fairqueue.queue import FairQueue
 from fairqueue.retry import RetryPolicy
+from fairqueue.running import current_lease
 from fairqueue.states import LimitState, QueueState, QueueStats, TenantState, Totals, WorkerState
 from fairqueue.sync import SyncFairQueue, SyncLease
-from fairqueue.running import current_lease
 from fairqueue.worker import Worker
 
 __version__ = "0.1.0"

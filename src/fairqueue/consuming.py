@@ -183,7 +183,6 @@ class Consumer(Generic[P]):
 
     async def extend(self, leases: Sequence[Lease[Any]]) -> list[Outcome]:
         """Extends all to their full visibility timeout; a lost lease is marked."""
-        outcomes: list[Outcome] = []
         for (visibility_ms, consumer), group in _by_timeout(leases).items():
             named = [(lease.message.tenant, lease.message.id, lease.token) for lease in group]
             deadlines = await self._engine.run(self._engine.calls.extend(named, visibility_ms, consumer))
@@ -192,11 +191,10 @@ class Consumer(Generic[P]):
                     lease.lost.set()
                 else:
                     lease.deadline = from_ms(deadline)
-        for lease in leases:
-            outcomes.append("lost" if lease.lost.is_set() else "extended")
-        return outcomes
+        return ["lost" if lease.lost.is_set() else "extended" for lease in leases]
 
     def retry_delay_ms(self, attempt: int, error: BaseException | None) -> int:
+        """The retry policy's delay after this attempt failed."""
         return self._engine.retry.delay_ms(attempt, error)
 
     async def settle(self, requests: Sequence[tuple[Lease[Any], Settlement]]) -> list[Outcome]:

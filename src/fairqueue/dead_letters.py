@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -58,7 +59,9 @@ class DeadLetters:
             MessageNotFoundError: none of them is a dead letter.
         """
         if not ids:
-            raise InvalidMessageError("expected at least one id to redrive (redrive_all sends every letter back)")
+            raise InvalidMessageError(
+                "expected at least one id to redrive (redrive_all sends every letter back)"
+            )
         names = [identifier("id", id_, error=InvalidMessageError) for id_ in ids]
         redriven = await self._in_pages(self._engine.calls.redrive, self._checked(tenant), names)
         if not redriven:
@@ -94,13 +97,13 @@ class DeadLetters:
         for raw in await self._engine.command("SMEMBERS", key(self._engine.calls.root, "dead_tenants")):
             yield text(raw)
 
-    async def _in_pages(self, build: Any, tenant: str, ids: list[str]) -> int:
+    async def _in_pages(self, build: Any, tenant: str, ids: builtins.list[str]) -> int:
         done = 0
         for start in range(0, len(ids), _PAGE):
             done += await self._engine.run(build(tenant, ids[start : start + _PAGE]))
         return done
 
-    async def _pages(self, tenant: str) -> AsyncIterator[list[str]]:
+    async def _pages(self, tenant: str) -> AsyncIterator[builtins.list[str]]:
         start = 0
         while True:
             page = texts(await self._engine.command("ZRANGE", self._key(tenant), start, start + _PAGE - 1))
@@ -110,14 +113,18 @@ class DeadLetters:
                 return
             start += _PAGE
 
-    async def _entries(self, tenant: str, cursor: str | None, limit: int) -> list[tuple[str, int]]:
+    async def _entries(self, tenant: str, cursor: str | None, limit: int) -> builtins.list[tuple[str, int]]:
         if cursor is not None and not cursor.isdigit():
             raise ConfigurationError(f"expected cursor to be one that list() returned, got {cursor!r}")
         after = "-inf" if cursor is None else f"({cursor}"
         raw = await self._engine.command(
             "ZRANGEBYSCORE", self._key(tenant), after, "+inf", "WITHSCORES", "LIMIT", 0, limit
         )
-        pairs = raw if not raw or isinstance(raw[0], tuple | list) else list(zip(raw[::2], raw[1::2], strict=True))
+        pairs = (
+            raw
+            if not raw or isinstance(raw[0], tuple | list)
+            else list(zip(raw[::2], raw[1::2], strict=True))
+        )
         return [(text(id_), int(float(at))) for id_, at in pairs]
 
     def _letter(self, found: Stored) -> DeadLetter[Any]:

@@ -116,7 +116,7 @@ async def messages(
 ) -> tuple[list[MessageInfo[Any]], str | None]:
     """A page of a tenant's messages: what is ready in the order of its lanes, then in flight, delayed, dead."""
     integer("limit", limit, 1, 10_000)
-    stages = [choice("state", state, _STAGES)] if state is not None else list(_STAGES)
+    stages = [choice("state", state, list(_STAGES))] if state is not None else list(_STAGES)
     stage, inner = _cursor(cursor, stages)
     items: list[MessageInfo[Any]] = []
     while len(items) < limit:
@@ -147,9 +147,11 @@ def _cursor(cursor: str | None, stages: list[str]) -> tuple[str, str]:
 
 
 async def _ready(engine: Engine, tenant: str, inner: str, limit: int) -> tuple[list[str], str]:
-    """inner is the place of a lane among the tenant's lanes by name, and the offset within it."""
+    """``inner`` is the place of a lane among the tenant's lanes by name, and the offset within it."""
     lane, _, offset = inner.rpartition("|")
-    lanes = sorted(name for raw in await engine.run(engine.calls.lanes(tenant)) if (name := raw[0].decode()) >= lane)
+    lanes = sorted(
+        name for raw in await engine.run(engine.calls.lanes(tenant)) if (name := raw[0].decode()) >= lane
+    )
     if not lanes:
         return [], ""
     start = int(offset or 0) if lanes[0] == lane else 0
@@ -174,7 +176,11 @@ async def _scanned(engine: Engine, command: str, kind: str, tenant: str, inner: 
         command, key(engine.calls.root, kind), inner or "0", "MATCH", pattern, "COUNT", _PAGE
     )
     after = cursor.decode() if isinstance(cursor, bytes) else str(cursor)
-    members = page if isinstance(page, dict) else [one[0] if isinstance(one, tuple) else one for one in _members(page)]
+    members = (
+        page
+        if isinstance(page, dict)
+        else [one[0] if isinstance(one, tuple) else one for one in _members(page)]
+    )
     return [_id(mid) for mid in members], "" if after == "0" else after
 
 
@@ -208,7 +214,9 @@ async def tenants(engine: Engine) -> AsyncIterator[str]:
     """Every tenant with messages, dead ones included; one may be seen twice while the list changes."""
     cursor: Any = "0"
     while True:
-        cursor, page = await engine.command("HSCAN", key(engine.calls.root, "present"), cursor, "COUNT", _PAGE)
+        cursor, page = await engine.command(
+            "HSCAN", key(engine.calls.root, "present"), cursor, "COUNT", _PAGE
+        )
         for raw in page if isinstance(page, dict) else page[::2]:
             yield raw.decode()
         if cursor in (b"0", 0, "0"):
@@ -248,9 +256,11 @@ async def workers(engine: Engine) -> list[WorkerState]:
     """Workers by name; those silent for a minute are forgotten by the others."""
     infos = await engine.command("HGETALL", key(engine.calls.root, "worker_info"))
     seen = await engine.command("ZRANGE", key(engine.calls.root, "workers"), 0, -1, "WITHSCORES")
-    scores = {one[0]: one[1] for one in (seen if not seen or isinstance(seen[0], tuple | list) else _paired(seen))}
+    scores = {
+        one[0]: one[1] for one in (seen if not seen or isinstance(seen[0], tuple | list) else _paired(seen))
+    }
     states = []
-    for name, raw in (infos.items() if isinstance(infos, dict) else _paired(infos)):
+    for name, raw in infos.items() if isinstance(infos, dict) else _paired(infos):
         info = json.loads(raw)
         states.append(
             WorkerState(
@@ -264,5 +274,3 @@ async def workers(engine: Engine) -> list[WorkerState]:
 
 def _paired(flat: list[Any]) -> list[tuple[Any, Any]]:
     return list(zip(flat[::2], flat[1::2], strict=True))
-
-

@@ -129,7 +129,9 @@ class Lease(Generic[P]):
     async def _keep(self) -> None:
         while not self.lost.is_set():
             await asyncio.sleep(self.visibility_ms / 1000 / _EXTENDS_PER_TIMEOUT)
-            with contextlib.suppress(FairQueueError):  # away or lost; an expired lease is revived by the next extend
+            with contextlib.suppress(
+                FairQueueError
+            ):  # away or lost; an expired lease is revived by the next extend
                 await self.extend()
 
     def failure(self, error: BaseException | str | None, delay_ms: int | None = None) -> Settlement:

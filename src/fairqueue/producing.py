@@ -28,9 +28,7 @@ async def enqueue_many(engine: Engine, messages: Sequence[NewMessage[Any]]) -> l
     for chunk in _chunks(rows):
         answers = await engine.run(engine.calls.enqueue(chunk))
         for row, (created, state) in zip(chunk, answers, strict=True):
-            sent.append(
-                Enqueued(id=row.id, tenant=row.tenant, created=created, state=MessageState(state))
-            )
+            sent.append(Enqueued(id=row.id, tenant=row.tenant, created=created, state=MessageState(state)))
     return sent
 
 

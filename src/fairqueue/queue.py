@@ -242,7 +242,9 @@ class FairQueue(Generic[P]):
         return ClaimOptions(
             n=integer("n", n, 1, MAX_CLAIM),
             pools=tuple(dict.fromkeys(identifier("pools", pool) for pool in pools)),
-            consumer=identifier("consumer", consumer) if consumer is not None else self._engine.consumer_default,
+            consumer=identifier("consumer", consumer)
+            if consumer is not None
+            else self._engine.consumer_default,
             visibility_ms=self.options.visibility_ms
             if visibility_timeout is None
             else duration_ms("visibility_timeout", visibility_timeout, minimum_ms=_SHORTEST_VISIBILITY_MS),
@@ -258,9 +260,7 @@ class FairQueue(Generic[P]):
         """Fails all in one round trip; outcomes in order, ``"lost"`` instead of raising."""
         return await self._consumer.settle([(lease, lease.failure(error)) for lease in leases])
 
-    async def release_many(
-        self, leases: Sequence[Lease[P]], delay: timedelta | float = 0
-    ) -> list[Outcome]:
+    async def release_many(self, leases: Sequence[Lease[P]], delay: timedelta | float = 0) -> list[Outcome]:
         """Gives all back uncounted in one round trip; outcomes in order, ``"lost"`` instead of raising."""
         delay_ms = duration_ms("delay", delay)
         return await self._consumer.settle([(lease, Settlement("release", delay_ms)) for lease in leases])

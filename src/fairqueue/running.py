@@ -52,7 +52,7 @@ class Threads:
         def do() -> None:
             try:
                 result = context.run(work)
-            except BaseException as error:  # carried to the caller, whatever it is
+            except BaseException as error:  # noqa: BLE001 - carried to the caller, whatever it is
                 _deliver(loop, answer, None, error)
             else:
                 _deliver(loop, answer, result, None)
@@ -116,7 +116,7 @@ class Runner:
             if task is not None and task.cancelling():
                 raise
             return self._failed(lease, RuntimeError("the handler cancelled itself"))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a handler may raise anything: that is a failed attempt
             return self._failed(lease, error)
         return Settlement("complete")
 

@@ -70,7 +70,9 @@ class LimitsControl:
             cursor: Any = "0"
             while True:
                 where = key(self._engine.calls.root, kind)
-                cursor, page = await self._engine.command(command, where, cursor, "MATCH", pattern, "COUNT", _PAGE)
+                cursor, page = await self._engine.command(
+                    command, where, cursor, "MATCH", pattern, "COUNT", _PAGE
+                )
                 for raw in page if kind == "groups" or isinstance(page, dict) else page[::2]:
                     yield text(raw)
                 if cursor in (b"0", 0, "0"):

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Generic
 
 from fairqueue.errors import FairQueueError, QueueUnavailableError
@@ -75,7 +76,9 @@ class Worker(Generic[P]):
         self._queue = queue
         self._engine = queue.engine
         self._concurrency = integer("concurrency", concurrency, 1, 100_000)
-        timeout = None if handler_timeout is None else duration_ms("handler_timeout", handler_timeout, minimum_ms=1)
+        timeout = (
+            None if handler_timeout is None else duration_ms("handler_timeout", handler_timeout, minimum_ms=1)
+        )
         self._runner = Runner(callable_("handler", handler), None if timeout is None else timeout / 1000)
         self._grace = duration_ms("grace", grace) / 1000
         self.name = (
@@ -89,6 +92,7 @@ class Worker(Generic[P]):
         self._running: dict[asyncio.Task[None], Lease[P]] = {}
         self._finished: list[tuple[Lease[Any], Settlement]] = []
         self._stop = threading.Event()
+        self._hurry = False
         self._changed: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.exits_after = False
@@ -104,6 +108,7 @@ class Worker(Generic[P]):
         """
         self._loop, self._changed = asyncio.get_running_loop(), asyncio.Event()
         self._stop.clear()
+        self._hurry = False
         with self._signals() if signals else contextlib.nullcontext():
             await self._queue.connect()
             self._keeper.start()
@@ -138,7 +143,7 @@ class Worker(Generic[P]):
         Returns at once; safe from any thread; a second call cuts the grace short.
         """
         if self._stop.is_set():
-            self._grace = 0
+            self._hurry = True
         self._stop.set()
         loop = self._loop
         if loop is not None:
@@ -223,7 +228,8 @@ class Worker(Generic[P]):
                 await waiter
 
     def _changed_event(self) -> asyncio.Event:
-        assert self._changed is not None  # set by run()
+        if self._changed is None:
+            raise RuntimeError("the worker does not run")
         return self._changed
 
     def _wake(self) -> None:
@@ -246,7 +252,9 @@ class Worker(Generic[P]):
         lease = self._running.pop(task)
         if task.cancelled() and not lease.lost.is_set():
             self._finished.append((lease, Settlement("release")))
-        elif not task.cancelled() and task.exception() is not None:  # BaseException from a handler: SystemExit, say
+        elif (
+            not task.cancelled() and task.exception() is not None
+        ):  # BaseException from a handler: SystemExit, say
             self._finished.append((lease, lease.failure(str(task.exception()))))
         self._wake()
 
@@ -269,7 +277,7 @@ class Worker(Generic[P]):
                 with contextlib.suppress(TimeoutError):
                     left = min(give_up, time.monotonic() + 1) - time.monotonic()
                     await asyncio.wait_for(self._changed_event().wait(), max(left, 0))
-            if self._grace == 0:
+            if self._hurry:
                 break
 
     async def _settle_finished(self) -> None:
@@ -326,8 +334,6 @@ class Worker(Generic[P]):
 
 
 def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
     try:
         return version("fairqueue")
     except PackageNotFoundError:

@@ -29,6 +29,7 @@ class Bell:
     Args:
         connect: opens the dedicated connection.
         give_back: rings again (a token was taken by us and nobody here will claim).
+        lost: told when the connection breaks; an idle client notices an outage here first.
     """
 
     def __init__(
@@ -37,10 +38,11 @@ class Bell:
         pools: Sequence[str],
         connect: Callable[[float], Awaitable[Redis]],
         give_back: Callable[[Sequence[str]], Awaitable[object]],
+        lost: Callable[[], None],
     ) -> None:
         self._keys = [key(root, "bell", pool) for pool in pools]
         self._pools = pools
-        self._connect, self._give_back = connect, give_back
+        self._connect, self._give_back, self._lost = connect, give_back, lost
         self._waiters: list[asyncio.Future[None]] = []
         self._listener: asyncio.Task[None] | None = None
 
@@ -75,19 +77,24 @@ class Bell:
         client = await self._connect(_READ_TIMEOUT)
         try:
             idle = 0
-            while idle < 2:  # goes on for a moment after the last waiter: the next claim will probably wait again
-                popped = await client.execute_command("BLPOP", *self._keys, BLOCK_SECONDS)
+            while (
+                idle < 2
+            ):  # goes on for a moment after the last waiter: the next claim will probably wait again
+                popped = await self._pop(client)
                 if popped:
                     await self._hand_on()
                 idle = 0 if self._waiters else idle + 1
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever redis-py raises on a lost connection
+            self._lost()
             # The waiters' own timers go on, and their claims meet and survive the same trouble.
             _log.debug("the bell's connection was lost: %s", error)
             await asyncio.sleep(0.2)
         finally:
             await client.aclose()
+
+    async def _pop(self, client: Redis) -> bool:
+        popped = await client.blpop(self._keys, timeout=BLOCK_SECONDS)
+        return popped is not None
 
     async def close(self) -> None:
         """Stops listening; a token the server may have given us meanwhile is given back."""

@@ -160,9 +160,7 @@ class Calls:
 
         return self._call("reclaim", decode, limit=limit)
 
-    def reconcile_group(
-        self, group: str, cursor: str
-    ) -> Call[tuple[str, bool, int, list[tuple[str, str]]]]:
+    def reconcile_group(self, group: str, cursor: str) -> Call[tuple[str, bool, int, list[tuple[str, str]]]]:
         def decode(raw: list[Any]) -> tuple[str, bool, int, list[tuple[str, str]]]:
             return replies.text(raw[0]), bool(raw[1]), raw[2], _identities(raw[3])
 
@@ -180,7 +178,9 @@ class Calls:
     def reconcile_open(self, group: str) -> Call[bool]:
         return self._call("reconcile_open", bool, group=group)
 
-    def audit(self, what: str, cursor: str, fix: bool, of: str = "") -> Call[tuple[str, int, list[list[str]]]]:
+    def audit(
+        self, what: str, cursor: str, fix: bool, of: str = ""
+    ) -> Call[tuple[str, int, list[list[str]]]]:
         """One bounded step of the self-check ``audit_<what>``: next cursor, entries looked at, findings."""
 
         def decode(raw: list[Any]) -> tuple[str, int, list[list[str]]]:

@@ -13,51 +13,17 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fairqueue.errors import (
-    ConfigurationError,
-    FairQueueError,
-    QueueFullError,
-    QueueUnavailableError,
-    SchemaMismatchError,
-)
+from fairqueue.errors import FairQueueError, QueueUnavailableError
 
 from .calls import Call
+from .script import load_all
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 T = TypeVar("T")
 
-SOCKET_TIMEOUT = 5.0  # longer than any script, shorter than a user's patience with a dead connection
-CONNECT_TIMEOUT = 3.0
-MAX_CONNECTIONS = 32
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
-# What the server says while it cannot serve us but soon will: all of it is worth another try.
-_PASSING = ("LOADING", "READONLY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "BUSY ", "MISCONF", "NOREPLICAS")
-
-
-def open_redis(url: str, *, socket_timeout: float = SOCKET_TIMEOUT, connections: int = MAX_CONNECTIONS) -> Redis:
-    """A redis-py client without retries of its own: when to repeat is decided here, in one place."""
-    from redis.asyncio import BlockingConnectionPool, Redis
-    from redis.asyncio.retry import Retry
-    from redis.backoff import NoBackoff
-
-    options: dict[str, Any] = {
-        "socket_timeout": socket_timeout,
-        "socket_connect_timeout": CONNECT_TIMEOUT,
-        "max_connections": connections,
-        "timeout": None,
-        "protocol": 2,
-        "retry": Retry(NoBackoff(), 0),
-        "health_check_interval": 0,
-    }
-    if not url.startswith("unix:"):
-        options["socket_keepalive"] = True
-    try:
-        pool = BlockingConnectionPool.from_url(url, **options)
-    except (ValueError, TypeError) as error:  # an option in the URL that redis-py does not know
-        raise ConfigurationError(f"expected url to be usable, got an option redis-py refuses: {error}") from error
-    return Redis.from_pool(pool)  # closing the client closes its pool
 
 
 def pauses(first: float = _FIRST_PAUSE, longest: float = _LONGEST_PAUSE) -> Callable[[], float]:
@@ -71,36 +37,6 @@ def pauses(first: float = _FIRST_PAUSE, longest: float = _LONGEST_PAUSE) -> Call
         return drawn
 
     return following
-
-
-def is_passing(error: BaseException) -> bool:
-    """Is it worth trying again: the server is away, starting, or not the master at the moment?"""
-    import redis
-
-    if isinstance(error, redis.exceptions.AuthenticationError | redis.exceptions.AuthorizationError):
-        return False
-    if isinstance(error, redis.ConnectionError | redis.TimeoutError | OSError | EOFError):
-        return True
-    return isinstance(error, redis.ResponseError) and str(error).startswith(_PASSING)
-
-
-def translated(error: Exception) -> Exception:
-    """The server's error as one of ours."""
-    import redis
-
-    text = str(error)
-    if isinstance(error, redis.exceptions.AuthenticationError | redis.exceptions.AuthorizationError):
-        return ConfigurationError(f"the server refuses the url's user or password: {text}")
-    if isinstance(error, redis.exceptions.OutOfMemoryError) or text.startswith("OOM"):
-        return QueueFullError(f"the server is out of memory, nothing was stored: {text}")
-    if text.startswith("FQSCHEMA"):
-        return SchemaMismatchError(
-            f"another version of fairqueue wrote this namespace ({text[9:]}): run the same version everywhere, "
-            "upgrade clients one deploy after the server's data"
-        )
-    if is_passing(error):
-        return QueueUnavailableError(f"the server cannot be used: {text or type(error).__name__}")
-    return FairQueueError(f"the server refused a command: {text}")
 
 
 class Connection:
@@ -126,7 +62,9 @@ class Connection:
         self._redis: Redis | None = None
         self._url = ""
         self._exchanges: set[asyncio.Task[Any]] = set()
-        self.lost_at: float | None = None  # monotonic instant of the last trouble, for those who must wait after it
+        self.lost_at: float | None = (
+            None  # monotonic instant of the last trouble, for those who must wait after it
+        )
 
     async def run(self, call: Call[T], patience: float | None = None) -> T:
         """Sends one call.
@@ -149,7 +87,10 @@ class Connection:
         """Sends one plain command (a read: it may be repeated)."""
 
         async def once() -> Any:
-            return await (await self._client()).execute_command(*args)
+            (answer,) = await self._send([list(args)])
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
 
         return await self.protected(once, patience)
 
@@ -166,6 +107,8 @@ class Connection:
             task.exception()  # a caller that was cancelled is not there to see it
 
     async def _persist(self, once: Callable[[], Awaitable[T]], patience: float) -> T:
+        from . import driver
+
         give_up, pause = time.monotonic() + patience, pauses()
         while True:
             try:
@@ -173,35 +116,30 @@ class Connection:
             except FairQueueError as error:
                 if not isinstance(error, QueueUnavailableError) or time.monotonic() > give_up:
                     raise
-            except Exception as error:
-                import redis
-
-                if not isinstance(error, redis.RedisError | OSError | EOFError):
-                    raise
-                if not is_passing(error) or time.monotonic() > give_up:
-                    raise translated(error) from error
-            self.lost_at = time.monotonic()
+            except driver.TROUBLE as error:
+                if not driver.is_passing(error) or time.monotonic() > give_up:
+                    raise driver.translated(error) from error
+            self.note_trouble()
             await asyncio.sleep(pause())
 
+    def note_trouble(self) -> None:
+        """The server could not be used just now."""
+        self.lost_at = time.monotonic()
+
     async def _exchange(self, calls: Sequence[Call[Any]]) -> list[Any]:
-        answers = await self._send(calls)
+        commands = [self._words(call) for call in calls]
+        answers = await self._send(commands)
         for position in await self._repaired(answers):
-            (answers[position],) = await self._send([calls[position]])
+            (answers[position],) = await self._send([commands[position]])
         return [self._read(call, answer) for call, answer in zip(calls, answers, strict=True)]
 
-    async def _send(self, calls: Sequence[Call[Any]]) -> list[Any]:
-        import redis
+    async def _send(self, commands: list[list[Any]]) -> list[Any]:
+        from . import driver
 
         client = await self._client()
-        if len(calls) == 1:
-            try:
-                return [await client.execute_command(*self._words(calls[0]))]
-            except redis.ResponseError as error:
-                return [error]
-        pipeline = client.pipeline(transaction=False)
-        for call in calls:
-            pipeline.execute_command(*self._words(call))
-        return await pipeline.execute(raise_on_error=False)
+        if len(commands) == 1:
+            return [await driver.send(client, commands[0])]
+        return await driver.send_all(client, commands)
 
     def _words(self, call: Call[Any]) -> list[Any]:
         return ["EVALSHA", call.script.sha, 1, self._root, *call.args]
@@ -218,31 +156,32 @@ class Connection:
 
     async def load_scripts(self) -> None:
         """Gives the server every script, in one round trip."""
-        from .script import load_all
-
-        pipeline = (await self._client()).pipeline(transaction=False)
-        for script in load_all().values():
-            pipeline.execute_command("SCRIPT LOAD", script.source)
-        await pipeline.execute()
+        await self._send([["SCRIPT LOAD", script.source] for script in load_all().values()])
 
     def _read(self, call: Call[Any], answer: Any) -> Any:
+        from . import driver
+
         if isinstance(answer, Exception):
-            if is_passing(answer):
+            if driver.is_passing(answer):
                 raise answer
-            return translated(answer)
+            return driver.translated(answer)
         return call.decode(answer)
 
     async def _client(self) -> Redis:
+        from . import driver
+
         url = await self._locate()
         if self._redis is None or url != self._url:
-            old, self._redis, self._url = self._redis, open_redis(url), url
+            old, self._redis, self._url = self._redis, driver.open_redis(url), url
             if old is not None:
                 await old.aclose()
         return self._redis
 
     async def dedicated(self, socket_timeout: float) -> Redis:
         """A client of its own for a blocking wait, with one connection."""
-        return open_redis(await self._locate(), socket_timeout=socket_timeout, connections=1)
+        from . import driver
+
+        return driver.open_redis(await self._locate(), socket_timeout=socket_timeout, connections=1)
 
     async def close(self, wait: float = 2.0) -> None:
         """Lets running exchanges end (bounded), then closes the connections."""
@@ -262,4 +201,6 @@ class Connection:
 def _is(answer: Any, code: str) -> bool:
     if not isinstance(answer, Exception):
         return False
-    return str(answer).startswith(code) or (code == "NOSCRIPT" and "NOSCRIPT" in type(answer).__name__.upper())
+    return str(answer).startswith(code) or (
+        code == "NOSCRIPT" and "NOSCRIPT" in type(answer).__name__.upper()
+    )

@@ -22,6 +22,7 @@ from fairqueue.retry import RetryPolicy
 from .bell import Bell
 from .calls import Call, Calls, Settings, Stream
 from .connection import Connection
+from .keys import key
 
 T = TypeVar("T")
 _log = logging.getLogger("fairqueue")
@@ -165,21 +166,12 @@ class Engine:
             await self._wake_after_new_defaults()
 
     async def _evaluate(self, call: Call[T]) -> T:
-        """Runs a call that must not ask for settings itself."""
+        """Runs a call that must not ask for settings itself; EVAL, because the server may have no script yet."""
         words = ["EVAL", call.script.source, 1, self.calls.root, *call.args]
-        import redis
-
-        from .connection import translated
-
-        try:
-            return call.decode(await self.connection.command(*words))
-        except redis.RedisError as error:
-            raise translated(error) from error
+        return call.decode(await self.connection.command(*words))
 
     async def _wake_after_new_defaults(self) -> None:
         """A raised default makes room in groups of tenants that wait: each is looked at, by the script that wakes."""
-        from .keys import key
-
         groups = await self.connection.command("SMEMBERS", key(self.calls.root, "groups"))
         for group in groups:
             await self.connection.run(self.calls.reconcile_group(group.decode(), "0"))
@@ -217,7 +209,9 @@ class Engine:
                 with contextlib.suppress(FairQueueError):
                     await self.connection.run(self.calls.ring_bell(rung), patience=0)
 
-            self._bells[pools] = Bell(self.calls.root, pools, self.connection.dedicated, give_back)
+            self._bells[pools] = Bell(
+                self.calls.root, pools, self.connection.dedicated, give_back, self.connection.note_trouble
+            )
         return self._bells[pools]
 
 

@@ -31,17 +31,31 @@ class Key:
 
 
 KEYS: dict[str, Key] = {
-    "settings": Key("hash", "schema, scheduler, limit declarations, retry defaults, last change", "configure"),
+    "settings": Key(
+        "hash", "schema, scheduler, limit declarations, retry defaults, last change", "configure"
+    ),
     "counters": Key("hash", "seq (order of acceptance), claims (for tokens)", "enqueue, claim, redrive"),
     "head": Key("hash", "mid -> packed header: the one truth about where a message is", "every transition"),
     "body": Key("hash", "mid -> metadata and payload bytes, never unpacked by a script", "enqueue, settle"),
-    "leases": Key("hash", "mid -> token, consumer, claimed at, attempt, budget, lane (so its groups)", "claim, settle, reclaim"),
+    "leases": Key(
+        "hash",
+        "mid -> token, consumer, claimed at, attempt, budget, lane (so its groups)",
+        "claim, settle, reclaim",
+    ),
     "deadlines": Key("zset", "mid by the instant its lease expires", "claim, extend, settle, reclaim"),
     "delayed": Key("zset", "mid by due time", "enqueue, settle, promote"),
     "notes": Key("hash", "mid -> reason, instant and text of the last error", "settle, reclaim"),
-    "limits": Key("hash", "group -> limit, or limit name -> declared default; 'none' is unlimited", "set_limit, configure"),
+    "limits": Key(
+        "hash",
+        "group -> limit, or limit name -> declared default; 'none' is unlimited",
+        "set_limit, configure",
+    ),
     "groups": Key("set", "groups with slots or waiters: what reconcile visits", "claim, settle"),
-    "dirty": Key("hash", "group -> 'dirty' (a slot could not be freed) or 'closed' (being rebuilt)", "settle, reconcile"),
+    "dirty": Key(
+        "hash",
+        "group -> 'dirty' (a slot could not be freed) or 'closed' (being rebuilt)",
+        "settle, reconcile",
+    ),
     "vtime": Key("hash", "scope -> virtual time", "claim, wake"),
     "present": Key("hash", "tenant -> messages it has, dead ones included", "enqueue, settle, purge"),
     "totals": Key("hash", "counters of the namespace, for ever", "every transition"),
@@ -49,24 +63,52 @@ KEYS: dict[str, Key] = {
     "dead_tenants": Key("set", "tenants with dead letters", "settle, reclaim, redrive, purge"),
     "workers": Key("zset", "worker by its last sign of life", "beat"),
     "worker_info": Key("hash", "worker -> JSON: host, pid, pools, concurrency, version", "beat"),
-    "lane": Key("zset", "ready messages by (priority, seq)", "enqueue, claim, settle, promote, reclaim", of="lane"),
-    "ring": Key("zset", "who takes turns in a scope, by the tag of the next turn", "enqueue, claim, wake", of="scope"),
-    "tags": Key("zset", "tags still ahead of virtual time of those who left a scope", "claim, wake", of="scope"),
-    "waiting": Key("zset", "a tenant's lanes parked at a group, by their own tags", "claim, wake", of="pool US group US tenant"),
+    "lane": Key(
+        "zset", "ready messages by (priority, seq)", "enqueue, claim, settle, promote, reclaim", of="lane"
+    ),
+    "ring": Key(
+        "zset", "who takes turns in a scope, by the tag of the next turn", "enqueue, claim, wake", of="scope"
+    ),
+    "tags": Key(
+        "zset", "tags still ahead of virtual time of those who left a scope", "claim, wake", of="scope"
+    ),
+    "waiting": Key(
+        "zset",
+        "a tenant's lanes parked at a group, by their own tags",
+        "claim, wake",
+        of="pool US group US tenant",
+    ),
     "parked": Key("hash", "a tenant's parked lanes -> group", "claim, wake", of="pool US tenant"),
     "blocked": Key("set", "tenants with parked lanes", "claim, wake", of="pool"),
-    "woken": Key("hash", "lanes given the baton of a group -> what the wake-up charged", "wake, claim", of="pool US group"),
+    "woken": Key(
+        "hash",
+        "lanes given the baton of a group -> what the wake-up charged",
+        "wake, claim",
+        of="pool US group",
+    ),
     "waiters": Key("set", "pools in which somebody waits at a group or was woken", "claim, wake", of="group"),
     "slots": Key("hash", "mid -> token: one held slot each", "claim, settle, reclaim, reconcile", of="group"),
-    "dead": Key("zset", "ids of dead letters in the order of their death", "settle, reclaim, redrive, purge", of="tenant"),
+    "dead": Key(
+        "zset",
+        "ids of dead letters in the order of their death",
+        "settle, reclaim, redrive, purge",
+        of="tenant",
+    ),
     "tenant": Key("hash", "counters of a tenant, while it has messages", "every transition", of="tenant"),
-    "call": Key("string", "last claim or settle of a client's stream, for replay; expires", "claim, settle", of="session US stream"),
+    "call": Key(
+        "string",
+        "last claim or settle of a client's stream, for replay; expires",
+        "claim, settle",
+        of="session US stream",
+    ),
     "bell": Key("list", "at most one token: somebody idle should claim", "enqueue, wake, claim", of="pool"),
     "lock": Key("string", "who runs a maintenance duty; expires", "maintenance", of="duty"),
 }
 
 # What may be left when all work is done: settings and counters stay until reset, the rest expires or is bounded.
-REMAINS = frozenset({"settings", "counters", "limits", "totals", "workers", "worker_info", "call", "bell", "lock"})
+REMAINS = frozenset(
+    {"settings", "counters", "limits", "totals", "workers", "worker_info", "call", "bell", "lock"}
+)
 
 
 def prefix(name: str, shard: int = 0) -> str:

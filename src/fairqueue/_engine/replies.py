@@ -145,7 +145,7 @@ def stored(raw: list[Any] | None) -> Stored | None:
 
 def _lease(raw: bytes | None) -> tuple[str, str, int] | None:
     fields = text(raw).split(US) if raw else []
-    return (fields[0], fields[1], int(fields[2])) if len(fields) > 6 and fields[2].isdigit() else None  # noqa: PLR2004
+    return (fields[0], fields[1], int(fields[2])) if len(fields) > 6 and fields[2].isdigit() else None
 
 
 def _note(raw: bytes | None) -> tuple[str, int, str] | None:

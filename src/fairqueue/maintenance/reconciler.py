@@ -60,9 +60,7 @@ async def _known_groups(engine: Engine) -> AsyncIterator[str]:
         yield raw.decode()
     cursor = b"0"
     while True:
-        cursor, page = await engine.command(
-            "SSCAN", key(engine.calls.root, "groups"), cursor, "COUNT", _PAGE
-        )
+        cursor, page = await engine.command("SSCAN", key(engine.calls.root, "groups"), cursor, "COUNT", _PAGE)
         for raw in page:
             yield raw.decode()
         if cursor in (b"0", 0):

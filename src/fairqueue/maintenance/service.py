@@ -31,6 +31,7 @@ class Maintenance:
         self._uncertain_until = 0.0
 
     async def start(self) -> None:
+        """Starts the loops whose interval is not 0; a second start does nothing."""
         if self._tasks:
             return
         options = self._engine.options
@@ -46,6 +47,7 @@ class Maintenance:
         ]
 
     async def stop(self) -> None:
+        """Ends them; a pass under way is cut between two of its steps. A second stop does nothing."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -64,7 +66,7 @@ class Maintenance:
                 await duty()
             except FairQueueError as error:
                 _log.warning("%s failed, trying again in %g s: %s", name, interval, error)
-            except Exception:
+            except Exception:  # noqa: BLE001 - a duty that stopped for good would let leases expire unseen
                 _log.exception("%s failed, trying again in %g s", name, interval)
             pause = interval
 

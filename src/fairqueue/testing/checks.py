@@ -20,7 +20,9 @@ async def leftover_keys(queue: FairQueue[Any]) -> list[str]:
     leftovers: list[str] = []
     cursor: Any = "0"
     while True:
-        cursor, page = await queue.engine.command("SCAN", cursor, "MATCH", escaped(root) + "*", "COUNT", _PAGE)
+        cursor, page = await queue.engine.command(
+            "SCAN", cursor, "MATCH", escaped(root) + "*", "COUNT", _PAGE
+        )
         for raw in page:
             name = raw.decode("utf-8", "replace")[len(root) :]
             kind = name.partition(":")[0]
@@ -37,10 +39,11 @@ async def assert_whole(queue: FairQueue[Any]) -> None:
         >>> await assert_whole(queue)
     """
     report = await queue.audit()
-    assert not report.findings, "\n".join(
-        f"{finding.check} {finding.subject!r}: {finding.evidence}" for finding in report.findings
-    )
+    if report.findings:
+        named = (f"{finding.check} {finding.subject!r}: {finding.evidence}" for finding in report.findings)
+        raise AssertionError("\n".join(named))
     stats = await queue.stats()
     if stats.ready + stats.delayed + stats.in_flight + stats.dead == 0:
         leftovers = await leftover_keys(queue)
-        assert not leftovers, f"CLEAN: no message is left, but these keys are: {leftovers}"
+        if leftovers:
+            raise AssertionError(f"CLEAN: no message is left, but these keys are: {leftovers}")

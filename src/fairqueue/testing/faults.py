@@ -21,7 +21,9 @@ async def leak_slot(
     """A held slot with no lease behind it, as a crash between two steps of a lesser design would leave.
 
     Args:
-        group, id: the limit group, for example ``"tenant", "acme"``.
+        queue: the namespace.
+        group: the limit's name, for example ``"tenant"``.
+        id: the limit group's id, for example ``"acme"``.
         message_id: whose slot it looks like; need not exist.
         tenant: of that message; the group id when None.
     """
@@ -69,8 +71,7 @@ async def _lanes(queue: FairQueue[Any], tenant: str, of: str) -> list[str]:
     while True:
         items, cursor = await queue.messages(tenant, of, limit=1000, cursor=cursor)
         for item in items:
-            message = item.message
-            lanes.add(lane_name(tenant, of, message.pool, message.groups))
+            lanes.add(lane_name(tenant, of, item.message.pool, item.message.groups))
         if cursor is None:
             break
     message: NewMessage[None] = NewMessage(None, tenant=tenant, queue=of)

@@ -1,4 +1,5 @@
--- audit_group: a page of the slots of a group against the leases, and whether its waiters move. Reconcile repairs both.
+-- audit_group: a page of the slots of a group against the leases, and whether its waiters move. Reconcile
+-- repairs both.
 -- ARGV schema now:int cursor fix:int of
 -- FLAGS allow-oom
 -- REPLY next cursor, how many, findings of (check, subject, evidence)
@@ -47,7 +48,8 @@ if cursor == '0' then
     local woken = call('HLEN', woken_key(pool, group))
     local room = limit and limit - held or math.huge
     if waiting > 0 and room > woken then
-      found('MOVES', group, waiting .. ' tenants wait in pool ' .. pool .. ', room ' .. tostring(room) .. ', woken ' .. woken)
+      local evidence = waiting .. ' tenants wait in pool ' .. pool .. ', room ' .. tostring(room) .. ', woken ' .. woken
+      found('MOVES', group, evidence)
     end
   end
 end

@@ -1,4 +1,5 @@
--- audit_heads: a page of messages, each against the place its header names. With fix, the place is written again.
+-- audit_heads: a page of messages, each against the place its header names. With fix, the place is written
+-- again.
 -- ARGV schema now:int cursor fix:int of
 -- FLAGS allow-oom
 -- REPLY next cursor, how many, findings of (check, subject, evidence)
@@ -23,7 +24,8 @@ function checks.r(mid, h)
   local lane = lane_of(h.lane)
   local place = try('ZSCORE', k.lane(h.lane), mid)
   if failed(place) then
-    found('KEEP', 'lane' .. US .. h.lane, 'the lane key holds a ' .. call('TYPE', k.lane(h.lane)).ok .. ', not a zset')
+    local held = call('TYPE', k.lane(h.lane)).ok
+    found('KEEP', 'lane' .. US .. h.lane, 'the lane key holds a ' .. held .. ', not a zset')
     if fix == 1 then call('UNLINK', k.lane(h.lane)) end
   elseif not place then
     found('KEEP', mid, 'the message is ready but not in its lane')

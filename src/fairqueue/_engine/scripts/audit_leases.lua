@@ -1,5 +1,5 @@
--- audit_leases: a page of lease records, each against its message, its deadline and its slots. What is missing is given
--- back by reconcile, a record whose message has left flight is dropped by reclaim.
+-- audit_leases: a page of lease records, each against its message, its deadline and its slots. What is
+-- missing is given back by reconcile, a record whose message has left flight is dropped by reclaim.
 -- ARGV schema now:int cursor fix:int of
 -- FLAGS allow-oom
 -- REPLY next cursor, how many, findings of (check, subject, evidence)

@@ -1,4 +1,5 @@
--- audit_orphans: pages of the payloads, due times, deadlines and notes: each belongs to a message. cursor is "<kind><n>".
+-- audit_orphans: pages of the payloads, due times, deadlines and notes: each belongs to a message. cursor is
+-- "<kind><n>".
 -- ARGV schema now:int cursor fix:int of
 -- FLAGS allow-oom
 -- REPLY next cursor, how many, findings of (check, subject, evidence)

@@ -1,5 +1,5 @@
--- audit_pool: a page of the tenants that take turns in a pool: each has lanes, each lane has ready messages, and no lane
--- takes turns while its key is broken.
+-- audit_pool: a page of the tenants that take turns in a pool: each has lanes, each lane has ready messages,
+-- and no lane takes turns while its key is broken.
 -- ARGV schema now:int cursor fix:int of
 -- FLAGS allow-oom
 -- REPLY next cursor, how many, findings of (check, subject, evidence)
@@ -24,7 +24,9 @@ local members = page[2]
 for i = 1, #members, 2 do
   local scope = 't' .. US .. of .. US .. members[i]
   local names = call('ZRANGE', k.ring(scope), 0, MAX_LANES - 1)
-  if #names == 0 then found('MOVES', members[i], 'the tenant takes turns in pool ' .. of .. ' but has no claimable lane') end
+  if #names == 0 then
+    found('MOVES', members[i], 'the tenant takes turns in pool ' .. of .. ' but has no claimable lane')
+  end
   for _, name in ipairs(names) do
     local size = try('ZCARD', k.lane(name))
     if failed(size) then

@@ -1,6 +1,6 @@
--- claim: takes up to n messages over all tenants of the given pools, in fair order; each takes one slot in every limit
--- group of its lane, or none. First all is chosen, then all is written: the records, then the slots, then the
--- old places. Asked twice with the same call number it answers with the same leases.
+-- claim: takes up to n messages over all tenants of the given pools, in fair order; each takes one slot in
+-- every limit group of its lane, or none. First all is chosen, then all is written: the records, then the
+-- slots, then the old places. Asked twice with the same call number it answers with the same leases.
 -- ARGV schema now:int session stream callno n:int visibility:int consumer
 -- ROWS pool
 -- FLAGS allow-oom
@@ -27,10 +27,10 @@
 
 local PROMOTE = 200
 local given, rest, repeated = replay_claim()
-local promoted, again = 0, 0
+local again = 0
 
 if not repeated then
-  promoted = promote_due(PROMOTE)
+  local promoted = promote_due(PROMOTE)
   for at = ROWS_AT, #ARGV, ROW do pick_from(ARGV[at], n - #given) end
   take(given, rest)
   finish_lanes()

@@ -1,5 +1,5 @@
--- configure: settings have one owner, the server. What a client declares ('' means it declares nothing) replaces what is
--- stored when it differs; the change is remembered for the doctor.
+-- configure: settings have one owner, the server. What a client declares ('' means it declares nothing)
+-- replaces what is stored when it differs; the change is remembered for the doctor.
 -- ARGV schema now:int by scheduler limits retry max_attempts max_crashes dead_letters
 -- ROWS name default
 -- REPLY the stored settings as a flat list, then the names that were changed

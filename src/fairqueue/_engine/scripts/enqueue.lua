@@ -1,5 +1,5 @@
--- enqueue: stores messages of any tenants. An id that is still there, dead ones included, adds nothing. The header
--- is written last: it is the commit mark, so a cut in the middle leaves only what a claim drops.
+-- enqueue: stores messages of any tenants. An id that is still there, dead ones included, adds nothing. The
+-- header is written last: it is the commit mark, so a cut in the middle leaves only what a claim drops.
 -- ARGV schema now:int
 -- ROWS mid lane priority cost delay at max_attempts body
 -- REPLY for each row: 1 or 0 (created), state

@@ -14,7 +14,8 @@ for at = ROWS_AT, #ARGV do
   local h = unpack_header(text)
   local found = {}
   if h then
-    local due = h.state == 'f' and call('ZSCORE', k.deadlines, mid) or h.state == 'd' and call('ZSCORE', k.delayed, mid)
+    local due = h.state == 'f' and call('ZSCORE', k.deadlines, mid)
+      or h.state == 'd' and call('ZSCORE', k.delayed, mid)
     local place = h.state == 'r' and try('ZRANK', k.lane(h.lane), mid)
     if failed(place) then place = false end
     found = {

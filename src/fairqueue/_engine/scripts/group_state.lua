@@ -1,5 +1,5 @@
--- group_state: a limit group as it is now; nothing is written. Waiting messages are counted lane by lane in the first
--- 2,000 lanes that wait; further lanes count one each.
+-- group_state: a limit group as it is now; nothing is written. Waiting messages are counted lane by lane in
+-- the first 2,000 lanes that wait; further lanes count one each.
 -- ARGV schema now:int group
 -- FLAGS no-writes,allow-oom
 -- REPLY own limit, declared default, held or -1 when the key is broken, messages waiting, holders

@@ -1,5 +1,5 @@
--- pool_page: one page of the tenants of a pool: what of their ready work is blocked and how old the oldest is; nothing is
--- written. cursor is "r<n>" within the ring or "b<n>" within the blocked tenants.
+-- pool_page: one page of the tenants of a pool: what of their ready work is blocked and how old the oldest
+-- is; nothing is written. cursor is "r<n>" within the ring or "b<n>" within the blocked tenants.
 -- ARGV schema now:int pool cursor
 -- FLAGS no-writes,allow-oom
 -- REPLY next cursor or '', messages blocked, instant of the oldest next message or -1
@@ -9,7 +9,7 @@
 -- @include look
 
 local kind, inner = string.match(cursor, '^(%l)(%d+)$')
-local blocked, oldest, following = 0, nil, nil
+local blocked, oldest, following = 0, nil
 
 if kind == 'r' then
   local page = call('ZSCAN', k.ring('p' .. US .. pool), inner, 'COUNT', 100)

@@ -1,5 +1,6 @@
--- reclaim: every expired lease goes back to its old place at once, or, after too many crashes, to the dead letters. The
--- slots are freed in the same step, by what the lease lists: a process that never saw the message can do it.
+-- reclaim: every expired lease goes back to its old place at once, or, after too many crashes, to the dead
+-- letters. The slots are freed in the same step, by what the lease lists: a process that never saw the
+-- message can do it.
 -- ARGV schema now:int limit:int
 -- FLAGS allow-oom
 -- REPLY how many were looked at, mids put back, mids that died

@@ -1,6 +1,6 @@
--- reconcile_group: one bounded pass over the slots of a group. A slot whose token is not that of an existing lease that
--- lists the group is removed; check and removal are one script, so a live slot is never touched. A key of the
--- wrong type is closed: reconcile_leases refills it and reconcile_open opens it.
+-- reconcile_group: one bounded pass over the slots of a group. A slot whose token is not that of an existing
+-- lease that lists the group is removed; check and removal are one script, so a live slot is never touched. A
+-- key of the wrong type is closed: reconcile_leases refills it and reconcile_open opens it.
 -- ARGV schema now:int group cursor
 -- FLAGS allow-oom
 -- REPLY next cursor ('0' at the end), 1 when the group is closed, how many slots were looked at, mids that were freed

@@ -1,5 +1,5 @@
--- reconcile_leases: one bounded pass over the lease records: each gets back a slot or a deadline that is missing, and a
--- record that cannot be read is written again from its header.
+-- reconcile_leases: one bounded pass over the lease records: each gets back a slot or a deadline that is
+-- missing, and a record that cannot be read is written again from its header.
 -- ARGV schema now:int cursor visibility:int
 -- FLAGS allow-oom
 -- REPLY next cursor, how many leases were looked at, what was given back as (mid, group or 'deadline' or 'lease')

@@ -1,4 +1,5 @@
--- reconcile_open: opens a group that was closed and has been refilled from the leases, and wakes whoever it has room for.
+-- reconcile_open: opens a group that was closed and has been refilled from the leases, and wakes whoever it
+-- has room for.
 -- ARGV schema now:int group
 -- FLAGS allow-oom
 -- REPLY 1 if waiters are left for whom there is room (call again)

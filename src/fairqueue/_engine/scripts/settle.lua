@@ -1,6 +1,6 @@
--- settle: ends deliveries: complete, fail (retried by `delay`, or dead), release (uncounted), dead (now). Only the
--- newest token may; the one exception is a complete of a message that came back by reclaim and that nobody
--- took since. Repeated with the same call number it answers as the first time.
+-- settle: ends deliveries: complete, fail (retried by `delay`, or dead), release (uncounted), dead (now).
+-- Only the newest token may; the one exception is a complete of a message that came back by reclaim and that
+-- nobody took since. Repeated with the same call number it answers as the first time.
 -- ARGV schema now:int session stream callno ttl:int
 -- ROWS mid token action delay reason text
 -- FLAGS allow-oom
@@ -100,8 +100,8 @@ function actions.dead(row, h)
   return bury(row, h, row.reason)
 end
 
--- The transition of a message that this token owns in flight. The slots go by what the lease lists; without a record by
--- the header's groups, and then only slots with exactly this token.
+-- The transition of a message that this token owns in flight. The slots go by what the lease lists; without a
+-- record by the header's groups, and then only slots with exactly this token.
 local function leave_flight(row, lease, h)
   local lane = lease and lease.lane or h.lane
   h = h or salvage_header(lane, row.token, lease.attempt)

@@ -5,6 +5,16 @@ local function found(check, subject, evidence) findings[#findings + 1] = { check
 
 local lanes_checked = {}
 
+local function not_waiting(lane, group)
+  local named = string.gsub(group, US, '/')
+  if not call('ZSCORE', waiting_key(lane.pool, group, lane.tenant), lane.name) then
+    return 'the lane is parked at ' .. named .. ' but not on its waiting list'
+  end
+  if not call('ZSCORE', k.ring(group_scope(lane.pool, group)), lane.tenant) then
+    return 'the lane waits at ' .. named .. ' but its tenant is not on the list there'
+  end
+end
+
 -- A lane with ready messages takes turns or waits; a tenant with lanes that take turns takes turns itself.
 local function check_lane(lane, h)
   if lanes_checked[lane.name] then return end
@@ -16,10 +26,8 @@ local function check_lane(lane, h)
     stopped = 'the lane has ready messages but neither takes turns nor waits at a group'
   elseif in_ring and not call('ZSCORE', k.ring(lane.pool_scope), lane.tenant) then
     stopped = 'the tenant has claimable lanes but takes no turns in its pool'
-  elseif parked_at and not in_ring and not call('ZSCORE', waiting_key(lane.pool, parked_at, lane.tenant), lane.name) then
-    stopped = 'the lane is parked at ' .. string.gsub(parked_at, US, '/') .. ' but not on its waiting list'
-  elseif parked_at and not in_ring and not call('ZSCORE', k.ring(group_scope(lane.pool, parked_at)), lane.tenant) then
-    stopped = 'the lane waits at ' .. string.gsub(parked_at, US, '/') .. ' but its tenant is not on the list there'
+  elseif parked_at and not in_ring then
+    stopped = not_waiting(lane, parked_at)
   end
   if not stopped then return end
   found('MOVES', 'lane' .. US .. lane.name, stopped)

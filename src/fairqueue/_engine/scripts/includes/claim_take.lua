@@ -1,4 +1,5 @@
--- Writing what was chosen. The record goes before the slot: a slot without a matching record can only be a leak.
+-- Writing what was chosen. The record goes before the slot: a slot without a matching record can only be a
+-- leak.
 
 local function new_lease(pick, number)
   local h = pick.header

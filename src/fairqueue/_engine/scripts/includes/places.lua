@@ -7,7 +7,8 @@ local function make_delayed(mid, h, due)
   call('ZADD', k.delayed, due, mid)
   h.state, h.moved_at = 'd', int(due)
   put_header(mid, h)
-  if call('ZRANK', k.delayed, mid) == 0 then bells[lane_of(h.lane).pool] = true end -- idle workers set their timers anew
+  -- due before all others: idle workers set their timers anew
+  if call('ZRANK', k.delayed, mid) == 0 then bells[lane_of(h.lane).pool] = true end
 end
 
 -- Into its lane at its own place. A lane that cannot be written (its key holds another type) must not hold the
@@ -44,8 +45,8 @@ local function make_dead(mid, h, reason, text)
   return 'x'
 end
 
--- The header of a message that an index of `state` lists; nil if there is none. An unreadable one must not stop its
--- neighbours nor be lost: that message goes to the dead letters with its bytes.
+-- The header of a message that an index of `state` lists; nil if there is none. An unreadable one must not
+-- stop its neighbours nor be lost: that message goes to the dead letters with its bytes.
 local function readable_header(mid, text, state, lane)
   local h = unpack_header(text)
   if h or not text then return h end
@@ -55,7 +56,8 @@ local function readable_header(mid, text, state, lane)
   return nil
 end
 
--- Messages that end here. The header goes first after the lease: what is left of a cut is dropped by whoever finds it.
+-- Messages that end here. The header goes first after the lease: what is left of a cut is dropped by whoever
+-- finds it.
 local gone = {}
 local function make_gone(mid)
   gone[#gone + 1] = mid

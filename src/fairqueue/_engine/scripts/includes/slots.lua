@@ -1,5 +1,5 @@
--- Freeing slots: best-effort cleanup that never blocks the transition. What cannot be freed is a leak, and a leak
--- heals: it is counted, and its group is dirty until reconcile has seen it.
+-- Freeing slots: best-effort cleanup that never blocks the transition. What cannot be freed is a leak, and a
+-- leak heals: it is counted, and its group is dirty until reconcile has seen it.
 local freed = {} -- group -> mids
 
 local function free_later(group, mid)
@@ -11,8 +11,8 @@ local function free_later(group, mid)
   mids[#mids + 1] = mid
 end
 
--- The message's slots in all groups of its lane. With a live lease whatever stands under its mid is its own or its
--- own leftover; without one (`token` given) only a slot with exactly that token may go.
+-- The message's slots in all groups of its lane. With a live lease whatever stands under its mid is its own
+-- or its own leftover; without one (`token` given) only a slot with exactly that token may go.
 local function free_slots(mid, lane, token)
   for _, group in ipairs(lane_of(lane).groups) do
     if not token or try('HGET', k.slots(group), mid) == token then free_later(group, mid) end

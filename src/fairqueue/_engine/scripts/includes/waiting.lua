@@ -1,6 +1,6 @@
--- Waiting at a full group, and the baton. A blocked lane leaves the ring and is parked at the group; every script
--- that leaves a group with room wakes min(room, waiters), counting those already woken. A woken lane that
--- cannot take the slot hands the baton on in the same script. Nobody polls.
+-- Waiting at a full group, and the baton. A blocked lane leaves the ring and is parked at the group; every
+-- script that leaves a group with room wakes min(room, waiters), counting those already woken. A woken lane
+-- that cannot take the slot hands the baton on in the same script. Nobody polls.
 local MAX_WAKES = 200
 local wakes = 0
 
@@ -32,9 +32,9 @@ local function unpark(lane, group, tag)
   end
 end
 
--- Wakes the next lane of the least served tenant at one group in one pool. The group's own virtual time decides:
--- by the pool's clock, weights would come out equal at a group of limit 1. Returns nil when nobody waits, else
--- how many were woken (0: what waited there was empty or gone).
+-- Wakes the next lane of the least served tenant at one group in one pool. The group's own virtual time
+-- decides: by the pool's clock, weights would come out equal at a group of limit 1. Returns nil when nobody
+-- waits, else how many were woken (0: what waited there was empty or gone).
 local function wake_one(pool, group)
   local scope = group_scope(pool, group)
   local tenant, tag = first(scope)
@@ -81,7 +81,8 @@ local function wake(group)
   end
 end
 
--- One lane a pool goes back to its ring although nothing was freed: it finds the dirty group and has it reconciled.
+-- One lane a pool goes back to its ring although nothing was freed: it finds the dirty group and has it
+-- reconciled.
 local function wake_prober(group)
   for _, pool in ipairs(call('SMEMBERS', k.waiters(group))) do
     if call('EXISTS', woken_key(pool, group)) == 0 then wake_one(pool, group) end

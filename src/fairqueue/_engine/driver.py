@@ -1,0 +1,96 @@
+"""Everything that knows redis-py: how a client is opened, and what its errors mean.
+
+Imported at the first call: redis-py takes longer to import than all the rest of the package.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from fairqueue.errors import (
+    ConfigurationError,
+    FairQueueError,
+    QueueFullError,
+    QueueUnavailableError,
+    SchemaMismatchError,
+)
+
+SOCKET_TIMEOUT = 5.0  # longer than any script, shorter than a user's patience with a dead connection
+CONNECT_TIMEOUT = 3.0
+MAX_CONNECTIONS = 32
+# What the server says while it cannot serve us but soon will: all of it is worth another try.
+_PASSING = ("LOADING", "READONLY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "BUSY ", "MISCONF", "NOREPLICAS")
+_REFUSED = (redis.exceptions.AuthenticationError, redis.exceptions.AuthorizationError)
+TROUBLE = (redis.RedisError, OSError, EOFError)  # what an exchange may raise that is not a mistake of ours
+
+
+def open_redis(
+    url: str, *, socket_timeout: float = SOCKET_TIMEOUT, connections: int = MAX_CONNECTIONS
+) -> Redis:
+    """A redis-py client without retries of its own: when to repeat is decided here, in one place."""
+    options: dict[str, Any] = {
+        "socket_timeout": socket_timeout,
+        "socket_connect_timeout": CONNECT_TIMEOUT,
+        "max_connections": connections,
+        "timeout": None,
+        "protocol": 2,
+        "retry": Retry(NoBackoff(), 0),
+        "health_check_interval": 0,
+    }
+    if not url.startswith("unix:"):
+        options["socket_keepalive"] = True
+    try:
+        pool = BlockingConnectionPool.from_url(url, **options)
+    except (ValueError, TypeError) as error:  # an option in the URL that redis-py does not know
+        raise ConfigurationError(
+            f"expected url to be usable, got an option redis-py refuses: {error}"
+        ) from error
+    return Redis.from_pool(pool)  # closing the client closes its pool
+
+
+def is_passing(error: BaseException) -> bool:
+    """Is it worth trying again: the server is away, starting, or not the master at the moment?"""
+    if isinstance(error, _REFUSED):
+        return False
+    if isinstance(error, redis.ConnectionError | redis.TimeoutError | OSError | EOFError):
+        return True
+    return isinstance(error, redis.ResponseError) and str(error).startswith(_PASSING)
+
+
+def translated(error: Exception) -> Exception:
+    """The server's error as one of ours."""
+    text = str(error)
+    if isinstance(error, _REFUSED):
+        return ConfigurationError(f"the server refuses the url's user or password: {text}")
+    if isinstance(error, redis.exceptions.OutOfMemoryError) or text.startswith("OOM"):
+        return QueueFullError(f"the server is out of memory, nothing was stored: {text}")
+    if text.startswith("FQSCHEMA"):
+        return SchemaMismatchError(
+            f"another version of fairqueue wrote this namespace ({text[9:]}): run the same version everywhere, "
+            "upgrade clients one deploy after the server's data"
+        )
+    if is_passing(error):
+        return QueueUnavailableError(f"the server cannot be used: {text or type(error).__name__}")
+    return FairQueueError(f"the server refused a command: {text}")
+
+
+async def send(client: Redis, words: list[Any]) -> Any:
+    """One command; a refusal by the server is the answer, trouble on the way is raised."""
+    try:
+        return await client.execute_command(*words)  # type: ignore[no-untyped-call]
+    except redis.ResponseError as error:
+        return error
+
+
+async def send_all(client: Redis, commands: list[list[Any]]) -> list[Any]:
+    """Several commands in one round trip; each answer or refusal in its place."""
+    pipeline = client.pipeline(transaction=False)
+    for words in commands:
+        pipeline.execute_command(*words)
+    answers: list[Any] = await pipeline.execute(raise_on_error=False)
+    return answers
