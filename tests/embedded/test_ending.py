@@ -28,7 +28,7 @@ def wait_until_ended(server: EmbeddedServer, deadline: float = 10) -> None:
 
 def outlive_another(claim: Claim, data: Path) -> None:
     """Let as much time pass as a server of the same idle time needs to end, several times over."""
-    for number in range(3):
+    for number in range(2):
         other = claim(data.with_name(f"clock{number}"))
         other.close()
         wait_until_ended(other)
@@ -66,6 +66,17 @@ def test_the_server_ends_after_a_client_that_never_closed(actor: Actors, claim: 
     valkey = server_pid(client.url)
     client.leave()
     eventually_sync(lambda: gone(valkey), "the server to end")
+
+
+def test_the_server_outlives_its_last_client_by_the_idle_time(claim: Claim, data: Path) -> None:
+    server = claim(idle=timedelta(seconds=1))
+    began = time.monotonic()
+    while time.monotonic() - began < 1.3:
+        outlive_another(claim, data)
+    closed = time.monotonic()
+    server.close()
+    wait_until_ended(server)
+    assert 0.7 < time.monotonic() - closed < 3
 
 
 def test_with_the_default_idle_time_it_ends_within_15_seconds(actor: Actors, data: Path) -> None:

