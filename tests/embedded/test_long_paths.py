@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ Claim = Callable[..., EmbeddedServer]
 
 
 @pytest.fixture
-def long(data: Path) -> Path:
+def long(data: Path) -> Iterator[Path]:
     path = data / ("a" * 120) / ("b" * 120)
     yield path
     end_what_runs_in(path)
