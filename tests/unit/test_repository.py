@@ -6,6 +6,7 @@ import ast
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -162,6 +163,12 @@ def test_every_dependency_has_its_reason() -> None:
     names = {re.split(r"[<>=!\[; ]", wish)[0] for wish in wanted} - {"fairqueue"}
     reasons = (ROOT / "docs" / "adr" / "0001-dependencies.md").read_text(encoding="utf-8")
     assert sorted(name for name in names if f"**{name}**" not in reasons) == []
+
+
+def test_importing_the_package_loads_no_client_and_no_terminal_library() -> None:
+    code = "import sys, fairqueue; print([m for m in ('redis', 'click', 'rich') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_every_decision_is_in_the_index() -> None:

@@ -1,0 +1,1 @@
+"""What the documents tell people to do, done."""

@@ -1,0 +1,59 @@
+"""The README's examples, run as scripts on a server of their own, and what the README says of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+
+def blocks() -> list[str]:
+    text = README.read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def run(script: str, folder: Path) -> list[str]:
+    """The lines that the script prints; fails with its errors."""
+    path = folder / "example.py"
+    path.write_text(script, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", str(path)],
+        cwd=folder,
+        env={**os.environ, "FAIRQUEUE_URL": "embedded://"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("number", range(len(blocks())))
+def test_every_example_runs_without_a_word_of_complaint(number: int, tmp_path: Path) -> None:
+    assert run(blocks()[number], tmp_path) != []
+
+
+def test_a_late_message_of_a_small_tenant_is_handled_among_the_first(tmp_path: Path) -> None:
+    lines = run(blocks()[0], tmp_path)
+    assert sorted(lines) == sorted([*(f"big {n}" for n in range(1, 101)), "small 1"])
+    assert lines.index("small 1") < 4
+
+
+def test_the_first_example_is_as_short_as_promised() -> None:
+    code = [line for line in blocks()[0].splitlines() if line.strip()]
+    assert len(code) <= 20
+
+
+def test_the_example_by_hand_gets_what_is_due_and_keeps_what_is_not(tmp_path: Path) -> None:
+    claimed, stats, dead = run(blocks()[1], tmp_path)
+    assert claimed.startswith("{'invoice': 7} until ")
+    assert "delayed=1" in stats
+    assert dead == "0 dead letters"
