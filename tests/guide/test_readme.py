@@ -23,7 +23,7 @@ def run(script: str, folder: Path) -> list[str]:
     path = folder / "example.py"
     path.write_text(script, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-X", "dev", str(path)],
+        [sys.executable, "-W", "default", str(path)],
         cwd=folder,
         env={**os.environ, "FAIRQUEUE_URL": "embedded://"},
         capture_output=True,
