@@ -63,6 +63,8 @@ class DeadLetters:
                 "expected at least one id to redrive (redrive_all sends every letter back)"
             )
         names = [identifier("id", id_, error=InvalidMessageError) for id_ in ids]
+        if len(names) > _PAGE:  # one call sorts its own ids
+            names = await self._in_old_order(self._checked(tenant), names)
         redriven = await self._in_pages(self._engine.calls.redrive, self._checked(tenant), names)
         if not redriven:
             raise MessageNotFoundError(f"tenant {tenant!r} has no dead letter {', '.join(map(repr, names))}")
@@ -70,11 +72,9 @@ class DeadLetters:
 
     async def redrive_all(self, tenant: str) -> int:
         """Sends every letter of the tenant back, in the order in which they were enqueued; how many."""
-        letters: list[tuple[int, str]] = []
-        async for page in self._pages(tenant):
-            found = await self._engine.run(self._engine.calls.get([(tenant, id_) for id_ in page]))
-            letters.extend((one.header.seq, one.id) for one in found if one and one.header.state == "dead")
-        return await self._in_pages(self._engine.calls.redrive, tenant, [id_ for _, id_ in sorted(letters)])
+        ids = [id_ async for page in self._pages(tenant) for id_ in page]
+        ordered = await self._in_old_order(tenant, ids)
+        return await self._in_pages(self._engine.calls.redrive, tenant, ordered)
 
     async def purge(self, tenant: str, id: str | None = None) -> int:
         """Deletes one letter, or all of the tenant's; how many.
@@ -96,6 +96,15 @@ class DeadLetters:
         """Every tenant with dead letters."""
         for raw in await self._engine.command("SMEMBERS", key(self._engine.calls.root, "dead_tenants")):
             yield text(raw)
+
+    async def _in_old_order(self, tenant: str, ids: list[str]) -> list[str]:
+        """Those of them that are dead letters, as they were enqueued."""
+        letters: list[tuple[int, str]] = []
+        for start in range(0, len(ids), _PAGE):
+            page = [(tenant, id_) for id_ in ids[start : start + _PAGE]]
+            found = await self._engine.run(self._engine.calls.get(page))
+            letters.extend((one.header.seq, one.id) for one in found if one and one.header.state == "dead")
+        return [id_ for _, id_ in sorted(letters)]
 
     async def _in_pages(self, build: Any, tenant: str, ids: builtins.list[str]) -> int:
         done = 0

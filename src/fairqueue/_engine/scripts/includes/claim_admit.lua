@@ -44,14 +44,34 @@ local function readmits(lane, mid)
   return true
 end
 
--- A ready message of this lane, wherever it stands in it, that still has a slot in the full group from before.
--- Looked for when the lane would be parked, among at most this many holders; beyond, reconcile heals it.
-local MAX_HOLDERS = 128
+-- Where the lane's messages begin that this script has not looked at yet.
+local function unread_from(lane)
+  if not lane.buffer then return 0 end
+  return math.max(0, lane.fetched - (#lane.buffer - lane.at + 1) - (lane.next and 1 or 0))
+end
 
+-- Who of the lane may have a slot in the group from before: among few holders all are looked at; among many (most of
+-- them at work) the lane's next messages are, and a leftover further back is reconcile's.
+local MAX_LOOK = 128
+
+local function holders_in(lane, group, held)
+  if held <= MAX_LOOK then return call('HKEYS', k.slots(group)) end
+  local from, found = unread_from(lane), {}
+  local mids = try('ZRANGE', k.lane(lane.name), from, from + MAX_LOOK - 1)
+  if failed(mids) then return found end
+  local tokens = get_many(k.slots(group), mids)
+  for i, mid in ipairs(mids) do
+    if tokens[i] then found[#found + 1] = mid end
+  end
+  return found
+end
+
+-- A ready message of this lane, wherever it stands in it, that still has a slot in the full group from before. Looked
+-- for when the lane would be parked.
 local function own_leftover(lane, group, taken)
   local gate = gate_of(group)
-  if gate.closed or gate.held > MAX_HOLDERS then return nil end
-  for _, mid in ipairs(call('HKEYS', k.slots(group))) do
+  if gate.closed then return nil end
+  for _, mid in ipairs(holders_in(lane, group, gate.held)) do
     if not taken[mid] and tenant_of(mid) == lane.tenant and call('ZSCORE', k.lane(lane.name), mid)
       and readmits(lane, mid) then
       return mid

@@ -73,7 +73,10 @@ local function choose(lane, found)
   if lane.next and lane.next.mid == found.mid then lane.next = nil end
   for _, group in ipairs(lane.groups) do
     local gate = gate_of(group)
-    gate.held, gate.taken = gate.held + 1, gate.taken + 1
+    -- over its own leftover it takes no more than it holds: the next one is judged by what is really held
+    if not (found.over and call('HEXISTS', k.slots(group), found.mid) == 1) then
+      gate.held, gate.taken = gate.held + 1, gate.taken + 1
+    end
     if gate.woken and call('HDEL', woken_key(lane.pool, group), lane.name) == 1 then batons[group] = true end
   end
 end
@@ -87,7 +90,7 @@ end
 local function leftover_of(lane, group)
   local mid = own_leftover(lane, group, taken)
   local h = mid and unpack_header(call('HGET', k.head, mid))
-  if h and h.state == 'r' and h.lane == lane.name then return { mid = mid, header = h } end
+  if h and h.state == 'r' and h.lane == lane.name then return { mid = mid, header = h, over = true } end
 end
 
 local function serve(lane, found, lane_tag, tenant_tag)
