@@ -60,6 +60,7 @@ class Consumer(Generic[P]):
         self._open: dict[int, _Batch] = {}  # id(lease) -> the settle call it is in, until that is answered
         self._tasks: set[asyncio.Task[Any]] = set()
         self._claims_unknown: list[ClaimOptions] = []
+        self._mending: set[str] = set()  # groups under repair beside the claims that found them
         self.next_due_ms: int | None = None
 
     # --- claiming --------------------------------------------------------------------------------------------
@@ -103,18 +104,31 @@ class Consumer(Generic[P]):
             await self._send(batch)
         claimed = await self._claim_round(options, batches[0] if batches else None)
         leases = await self._hand_over(claimed, options)
-        repaired = False
+        mended: set[str] = set()
         for _ in range(MAX_ROUNDS):
-            if leases or not (claimed.again or claimed.dirty or claimed.messages):
+            dirty = set(claimed.dirty) - mended
+            if leases:
+                self._mend_aside(dirty)
                 break
-            if claimed.dirty:
-                if repaired:
-                    break
-                repaired = True
-                await repair_groups(self._engine, claimed.dirty)
+            if not (claimed.again or dirty or claimed.messages):
+                break
+            if dirty:
+                mended |= dirty
+                await repair_groups(self._engine, dirty)
             claimed = await self._claim_round(options, None)
             leases = await self._hand_over(claimed, options)
         return [settlement.outcome or "lost" for _, settlement in requests], leases
+
+    def _mend_aside(self, dirty: set[str]) -> None:
+        """Repairs groups that kept others out while this claim got something; its leases need not wait for that.
+
+        Left to a claim that gets nothing, who waits there would starve while others have work.
+        """
+        if new := dirty - self._mending:
+            self._mending |= new
+            self._start(repair_groups(self._engine, new)).add_done_callback(
+                lambda _: self._mending.difference_update(new)
+            )
 
     async def _claim_round(self, options: ClaimOptions, batch: _Batch | None) -> Claimed:
         await self._engine.connect()
