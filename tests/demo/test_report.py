@@ -100,6 +100,13 @@ def test_it_says_what_was_run_and_what_came_out(page: str) -> None:
         assert wanted in text
 
 
+def test_what_went_wrong_is_said_and_nothing_is_when_nothing_did(page: str) -> None:
+    assert "What went wrong" not in page
+    late = [replay([ran(job(1, "a"), 0)], in_time=in_time) for in_time in (True, False)]
+    wrong = tree(report("log", late, workers=2)).findall(".//p[@class='wrong']")
+    assert [line.text for line in wrong] == ["fair: stopped after 12 s, before everything was done"]
+
+
 def test_figures_are_named_and_columns_have_headings(page: str) -> None:
     root = tree(page)
     assert all(svg.get("aria-label") and svg.findtext("title") for svg in root.iterfind(".//svg"))

@@ -72,12 +72,15 @@ class Crew:
                 return
         raise FairQueueError(f"expected {name} to connect within {START_S:g} s, got: {_last_words(log)}")
 
+    def pid(self, name: str) -> int:
+        """The process id of that process."""
+        return self._processes[name].pid
+
     def kill(self, name: str) -> int:
         """Send SIGKILL (``kill -9``) to that process; its pid."""
-        process = self._processes[name]
         self._killed.add(name)
-        process.kill()
-        return process.pid
+        self._processes[name].kill()
+        return self.pid(name)
 
     def check(self) -> None:
         """Raise :class:`FairQueueError` if a process that nobody killed on purpose has ended."""

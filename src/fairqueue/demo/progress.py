@@ -102,5 +102,5 @@ class LiveScreen:
 def _figures(snapshot: Snapshot) -> str:
     return (
         f"{snapshot.done:,} of {snapshot.total:,} done, {snapshot.waiting:,} waiting, "
-        f"{snapshot.running} running, {snapshot.workers} workers"
+        f"{snapshot.running} in flight, {snapshot.workers} workers"
     )

@@ -10,7 +10,7 @@ from fairqueue.demo.result import Replay
 from fairqueue.demo.style import CSS
 from fairqueue.demo.svg import escape
 from fairqueue.demo.table import Row, rows
-from fairqueue.demo.words import DEFINITIONS, column, describe_kill, describe_plan, seconds
+from fairqueue.demo.words import DEFINITIONS, column, describe_kill, describe_plan, seconds, verdict
 
 TOP_TENANTS = 15
 
@@ -34,6 +34,7 @@ def report(source: str, replays: Sequence[Replay], *, workers: int, comments: Se
         f"<style>{CSS}</style></head><body><main>",
         f"<h1>{escape(_headline(replays, found))}</h1>",
         *(f'<p class="soft">{escape(line)}</p>' for line in said),
+        *_faults(replays),
         *_table(replays),
         *_charts(replays),
         *_tenants(replays, found),
@@ -50,6 +51,12 @@ def _headline(replays: Sequence[Replay], found: Sequence[Figures]) -> str:
         for replay, each in zip(replays, found, strict=True)
     )
     return f"95 % of the jobs of small tenants were started within {said}"
+
+
+def _faults(replays: Sequence[Replay]) -> Iterator[str]:
+    if wrong := [line for replay in replays for line in verdict(replay)]:
+        yield "<h2>What went wrong</h2>"
+        yield from (f'<p class="wrong">{escape(line)}</p>' for line in wrong)
 
 
 def _table(replays: Sequence[Replay]) -> Iterator[str]:

@@ -14,6 +14,7 @@ body { margin: 0 auto; padding: 1.25rem 1rem 3rem; max-width: 62rem; background:
 h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .5rem; }
 h2 { font-size: 1.125rem; margin: 2.25rem 0 .5rem; }
 p, dl { margin: .5rem 0; max-width: 46rem; }
+.wrong { border-left: .25rem solid var(--fifo); padding-left: .75rem; font-weight: 600; }
 .soft, figcaption, caption { color: var(--soft); }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }

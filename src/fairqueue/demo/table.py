@@ -56,7 +56,7 @@ def _class_rows(which: str, summaries: Sequence[Summary]) -> Iterator[Row]:
 
 def _slot_rows(replays: Sequence[Replay]) -> Iterator[Row]:
     facts = [replay.facts for replay in replays]
-    yield _row("leases of the killed worker taken back", (str(each.reclaimed) for each in facts))
+    yield _row("leases taken back, slots freed with them", (str(each.reclaimed) for each in facts))
     yield _row("slots healed by reconcile", (str(each.healed) for each in facts))
     yield _row("slots freed late", (str(each.freed_late) for each in facts))
     yield _row("slots held at the end", (str(each.held) for each in facts), emphasis=True)
