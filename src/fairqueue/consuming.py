@@ -25,6 +25,7 @@ _log = logging.getLogger("fairqueue")
 
 SETTLE_CHUNK = 500
 MAX_ROUNDS = 10_000  # of a claim that is told to look again: each round parks up to 200 lanes for good
+_CLOSE_SECONDS = 1.0  # that close() may take to give back what lost claims took
 IDLE_LOOK = 1.0  # seconds after which an idle waiter looks by itself, should a wake-up have been lost
 
 
@@ -59,7 +60,7 @@ class Consumer(Generic[P]):
         self._engine = engine
         self._open: dict[int, _Batch] = {}  # id(lease) -> the settle call it is in, until that is answered
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._claims_unknown: list[ClaimOptions] = []
+        self._unanswered: ClaimOptions | None = None  # of the last claim that was not answered
         self._mending: set[str] = set()  # groups under repair beside the claims that found them
         self.next_due_ms: int | None = None
 
@@ -140,11 +141,10 @@ class Consumer(Generic[P]):
         try:
             answer = await self._send_together(call, batch)
         except BaseException:
-            streams.unanswered(stream)
-            self._claims_unknown.append(options)
+            streams.unanswered(stream, options.n)
+            self._unanswered = options
             raise
-        streams.answered(stream)
-        self._claims_unknown.clear()
+        streams.answered(stream, options.n, len(answer.messages))
         self.next_due_ms = answer.next_due_ms
         return answer
 
@@ -291,12 +291,16 @@ class Consumer(Generic[P]):
             done, _ = await asyncio.wait(set(self._tasks), timeout=2.0)
             if not done:
                 break
-        if self._claims_unknown:
-            options, self._claims_unknown = self._claims_unknown[-1], []
+        if self._unanswered is not None and self._engine.claim_streams.owed:
             with contextlib.suppress(Exception):
-                async with asyncio.timeout(1.0):
-                    leases = await self.claim_now(options)
-                    await self.settle([(lease, Settlement("release")) for lease in leases])
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await self._give_back_owed(self._unanswered)
+
+    async def _give_back_owed(self, options: ClaimOptions) -> None:
+        """Repeats the claims that were not answered, and releases what they had taken."""
+        while owed := self._engine.claim_streams.owed:
+            leases = await self.claim_now(options.of(owed))
+            await self.settle([(lease, Settlement("release")) for lease in leases])
 
 
 def _answer(lease: Lease[Any], asked: Settlement) -> Outcome:

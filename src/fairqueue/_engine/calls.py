@@ -30,11 +30,15 @@ class Call(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Where a replayable call comes from: the client's session, one of its streams, and the call's number."""
+    """Where a replayable call comes from: the client's session, one of its streams, and the call's number.
+
+    ``owed``: leases that its calls may have taken without an answer.
+    """
 
     session: str
     number: int
     callno: int
+    owed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ local function claim_record(given, rest)
   record(#given .. '\n' .. table.concat(lines, '\n'), visibility * 2 + 60000)
 end
 
--- Returns the leases handed over now, those kept for the next call, and whether this call had been made before.
+-- Returns the leases handed over now, those kept for the next call, and whether this call had been made before. Of
+-- one that holds nothing any more there is nothing to repeat: it looks anew, or ready work would wait.
 local function replay_claim()
   local stored = call('GET', call_key)
   if not stored then return {}, {}, false end
@@ -35,5 +36,5 @@ local function replay_claim()
     if to == given then call('ZADD', k.deadlines, int(now + visibility), lease.mid) end
   end
   if repeated then claim_record(given, rest) end
-  return given, rest, repeated
+  return given, rest, repeated and #given > 0
 end
