@@ -182,6 +182,14 @@ class Calls:
     def reconcile_open(self, group: str) -> Call[bool]:
         return self._call("reconcile_open", bool, group=group)
 
+    def tidy(self, cursor: str) -> Call[tuple[str, list[str]]]:
+        """Next cursor, and the lanes that take turns again."""
+
+        def decode(raw: list[Any]) -> tuple[str, list[str]]:
+            return replies.text(raw[0]), replies.texts(raw[1])
+
+        return self._call("tidy", decode, cursor=cursor)
+
     def audit(
         self, what: str, cursor: str, fix: bool, of: str = ""
     ) -> Call[tuple[str, int, list[list[str]]]]:
@@ -191,6 +199,14 @@ class Calls:
             return replies.text(raw[0]), raw[1], [replies.texts(finding) for finding in raw[2]]
 
         return self._call(f"audit_{what}", decode, cursor=cursor, fix=int(fix), of=of)
+
+    def audit_counters(self, fix: bool) -> Call[list[list[str]]]:
+        """A small namespace's counters against its messages: findings of (check, subject, evidence)."""
+
+        def decode(raw: list[Any]) -> list[list[str]]:
+            return [replies.texts(finding) for finding in raw]
+
+        return self._call("audit_counters", decode, fix=int(fix))
 
     def audit_clean(self, remains: Sequence[str]) -> Call[list[list[str]]]:
         """With no message left: keys that should be gone, as (kind, evidence)."""

@@ -56,6 +56,7 @@ KEYS: dict[str, Key] = {
         "group -> 'dirty' (a slot could not be freed) or 'closed' (being rebuilt)",
         "settle, reconcile",
     ),
+    "stopped": Key("hash", "lanes whose key could not be read -> when", "claim, wake, tidy"),
     "vtime": Key("hash", "scope -> virtual time", "claim, wake"),
     "present": Key("hash", "tenant -> messages it has, dead ones included", "enqueue, settle, purge"),
     "totals": Key("hash", "counters of the namespace, for ever", "every transition"),

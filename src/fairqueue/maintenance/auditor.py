@@ -58,6 +58,8 @@ async def audit(engine: Engine, fix: bool = False) -> AuditReport:
         await _walk(engine, report, "pool", fix, pool)
     async for tenant in _members(engine, "dead_tenants", "SSCAN"):
         await _walk(engine, report, "dead", fix, tenant)
+    for check, subject, evidence in await engine.run(engine.calls.audit_counters(fix)):
+        report.findings.append(Finding(check, subject.replace(US, "/"), evidence))
     await _check_clean(engine, report)
     if fix and report.findings:
         await reclaim(engine)

@@ -42,6 +42,7 @@ async def reconcile(engine: Engine) -> ReconcileReport:
     closed = [group async for group in _known_groups(engine) if await _check_group(engine, group, report)]
     await _check_leases(engine, report)
     await _open(engine, closed, report)
+    await _tidy(engine)
     return report
 
 
@@ -98,6 +99,14 @@ async def _open(engine: Engine, closed: list[str], report: ReconcileReport) -> N
         while await engine.run(engine.calls.reconcile_open(group)):
             pass
         report.rebuilt.append(_named(group))
+
+
+async def _tidy(engine: Engine) -> None:
+    """What scripts that were cut may have left: lanes that stopped, clocks nobody goes by, counters that are behind."""
+    cursor = "s0"
+    while cursor != "0":
+        cursor, _ = await engine.run(engine.calls.tidy(cursor))
+    await engine.run(engine.calls.audit_counters(fix=True))
 
 
 def _named(group: str) -> tuple[str, str]:

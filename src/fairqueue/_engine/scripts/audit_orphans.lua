@@ -18,12 +18,13 @@
 -- @include places
 -- @include audit
 
-local KINDS = { 'b', 'd', 't', 'n' }
+local KINDS = { 'b', 'd', 't', 'n', 's' }
 local WALKS = {
   b = { 'HSCAN', k.body, 'CLEAN', 'a payload without a message', 'HDEL' },
   d = { 'ZSCAN', k.delayed, 'KEEP', 'a due time of a message that is not delayed', 'ZREM', 'd' },
   t = { 'ZSCAN', k.deadlines, 'OWNER', 'a deadline of a message that is not in flight', 'ZREM', 'f' },
   n = { 'HSCAN', k.notes, 'CLEAN', 'a note without a message', 'HDEL' },
+  s = { 'HSCAN', k.stopped },
 }
 local kind, inner = string.match(cursor, '^(%l)(%d+)$')
 if not kind then kind, inner = 'b', '0' end
@@ -31,7 +32,18 @@ if not kind then kind, inner = 'b', '0' end
 local command, key, check, evidence, remove, state = unpack(WALKS[kind])
 local page = call(command, key, inner, 'COUNT', 200)
 local entries = page[2]
+
+local function check_stopped(name)
+  local size = try('ZCARD', k.lane(name))
+  if not failed(size) then return end
+  found('KEEP', 'lane' .. US .. name, 'the lane key holds a ' .. call('TYPE', k.lane(name)).ok .. ', not a zset')
+  if fix == 1 then call('UNLINK', k.lane(name)) end
+end
+
 for i = 1, #entries, 2 do
+  if kind == 's' then check_stopped(entries[i]) end
+end
+for i = 1, kind == 's' and 0 or #entries, 2 do
   local text = call('HGET', k.head, entries[i])
   local h = unpack_header(text)
   if not text or (state and h and h.state ~= state) then

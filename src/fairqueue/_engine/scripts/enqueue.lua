@@ -1,5 +1,6 @@
 -- enqueue: stores messages of any tenants. An id that is still there, dead ones included, adds nothing. The
--- header is written last: it is the commit mark, so a cut in the middle leaves only what a claim drops.
+-- header is written last: it is the commit mark. A message's place comes first, so whatever a cut leaves is
+-- found there, and dropped, by a claim or a promote.
 -- ARGV schema now:int
 -- ROWS mid lane priority cost delay at max_attempts body
 -- REPLY for each row: 1 or 0 (created), state
@@ -49,19 +50,18 @@ for i, row in ipairs(fresh) do
     table.insert(by_lane[row.lane], row)
   end
 end
-many('HSET', k.body, bodies)
 
 local function write_lane(name, ready)
-  local entries, lane = {}, lane_of(name)
+  local entries = {}
   for _, row in ipairs(ready) do
     entries[#entries + 1] = lane_score({ priority = tonumber(row.priority), seq = row.seq })
     entries[#entries + 1] = row.mid
   end
+  lane_ready(lane_of(name), ready[1].seq)
   for from = 1, #entries, CHUNK do
     local part = try('ZADD', k.lane(name), unpack(entries, from, math.min(from + CHUNK - 1, #entries)))
     if failed(part) then return false end
   end
-  lane_ready(lane, ready[1].seq)
   return true
 end
 
@@ -89,6 +89,7 @@ for _, row in ipairs(fresh) do
   present(tenant, 1)
 end
 many('ZADD', k.delayed, delays)
+many('HSET', k.body, bodies)
 many('HSET', k.head, heads)
 
 for i, row in ipairs(rows) do

@@ -17,8 +17,8 @@
 -- @include slots
 -- @include places
 
-local ids, mids = {}, {}
-for at = ROWS_AT, #ARGV do ids[#ids + 1], mids[#mids + 1] = ARGV[at], tenant .. US .. ARGV[at] end
+local mids = {}
+for at = ROWS_AT, #ARGV do mids[#mids + 1] = tenant .. US .. ARGV[at] end
 local heads, purged, seen = get_many(k.head, mids), 0, {}
 for i, mid in ipairs(mids) do
   local h = unpack_header(heads[i])
@@ -26,11 +26,12 @@ for i, mid in ipairs(mids) do
     seen[mid] = true
     purged = purged + 1
     make_gone(mid)
-    moved_between(tenant, 'x', nil)
+    unlist_later(mid, h)
     count(tenant, 'purged')
+  elseif not heads[i] then
+    gone[#gone + 1] = mid -- a purge was cut: the rest of it goes
+    unlisted[mid] = { state = 'x' }
   end
 end
 flush_moves()
-many('ZREM', k.dead(tenant), ids)
-if call('EXISTS', k.dead(tenant)) == 0 then call('SREM', k.dead_tenants, tenant) end
 return purged

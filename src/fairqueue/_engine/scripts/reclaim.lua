@@ -60,6 +60,7 @@ for i, mid in ipairs(expired) do
   elseif in_flight then
     free_slots(mid, h.lane, h.token)
   end
+  if not head_texts[i] and not lease then gone[#gone + 1] = mid end -- a completion was cut: the rest of it goes
   left_flight(mid)
 end
 

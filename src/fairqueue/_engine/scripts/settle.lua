@@ -31,24 +31,8 @@ local mids = {}
 for at = ROWS_AT, #ARGV, ROW do mids[#mids + 1] = ARGV[at] end
 local lease_texts, head_texts = get_many(k.leases, mids), get_many(k.head, mids)
 
-local emptied = {} -- lanes out of which a message was taken
-
-local function remove_from_place(mid, h)
-  local tenant = tenant_of(mid)
-  if h.state == 'r' then
-    call('ZREM', k.lane(h.lane), mid)
-    emptied[lane_of(h.lane)] = true
-  elseif h.state == 'd' then
-    call('ZREM', k.delayed, mid)
-  elseif h.state == 'x' then
-    call('ZREM', k.dead(tenant), id_of(mid))
-    if call('EXISTS', k.dead(tenant)) == 0 then call('SREM', k.dead_tenants, tenant) end
-  end
-  moved_between(tenant, h.state, nil)
-end
-
 local function end_message(mid, h, what)
-  if h then remove_from_place(mid, h) end
+  if h then unlist_later(mid, h) end
   make_gone(mid)
   count(tenant_of(mid), what)
 end
@@ -148,7 +132,6 @@ for i, mid in ipairs(mids) do
   if outcomes[i] ~= 'lost' then seen[mid] = true end
 end
 
-for lane in pairs(emptied) do lane_emptied(lane) end
 flush_moves()
 record(table.concat(outcomes, ' '), ttl)
 return outcomes

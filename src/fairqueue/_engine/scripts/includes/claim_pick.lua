@@ -1,5 +1,6 @@
 -- Choosing. Tenants take turns in the pool, lanes take turns in their tenant; only tags are written meanwhile.
-local MAX_PARKS, MAX_STALE, BUFFER = 200, 1000, 16
+local MAX_PARKS, MAX_STALE = 200, 1000
+local FEW, MORE = 2, 16 -- most lanes are asked for one message and whether there is another
 local parks, stale = 0, 0
 local picks, taken = {}, {}
 local aside, touched, batons = {}, {}, {} -- passed over until the end of this script; lanes to look at then; to wake
@@ -10,7 +11,7 @@ local function exhausted() return parks >= MAX_PARKS or stale >= MAX_STALE end
 -- The smallest tag in a scope that was not passed over. Those passed over stay in the ring.
 local function first_in(scope)
   local member, tag = first(scope)
-  if not member or not aside[scope .. US .. member] then return member, tag end
+  if not member or not next(aside) or not aside[scope .. US .. member] then return member, tag end
   local size = 2
   while true do
     local top = call('ZRANGE', k.ring(scope), 0, size - 1, 'WITHSCORES')
@@ -36,13 +37,13 @@ end
 
 -- Refills the lane's buffer; false at its end, or when its key holds another type: that stops this lane alone.
 local function refill(lane)
-  lane.fetched = lane.fetched or 0
-  local part = try('ZRANGE', k.lane(lane.name), lane.fetched, lane.fetched + BUFFER - 1, 'WITHSCORES')
+  local from = lane.fetched or 0
+  local part = try('ZRANGE', k.lane(lane.name), from, from + (from == 0 and FEW or MORE) - 1)
   if failed(part) then
     lane.broken = true
     return false
   end
-  lane.fetched, lane.buffer, lane.at = lane.fetched + #part / 2, part, 1
+  lane.fetched, lane.buffer, lane.at = from + #part, part, 1
   return #part > 0
 end
 
@@ -54,7 +55,7 @@ local function peek(lane)
       if not refill(lane) then return nil end
     end
     local mid = lane.buffer[lane.at]
-    lane.at = lane.at + 2
+    lane.at = lane.at + 1
     if not taken[mid] then
       local text = call('HGET', k.head, mid)
       local h = unpack_header(text)

@@ -75,7 +75,12 @@ end
 -- Lanes that ran empty (or cannot be read) leave their ring; freed or refused batons are handed on.
 local function finish_lanes()
   for lane in pairs(touched) do
-    if lane.broken then lane_leaves(lane) else lane_emptied(lane) end
+    if lane.broken then
+      note_stopped(lane)
+      lane_leaves(lane)
+    else
+      lane_emptied(lane)
+    end
   end
   for group in pairs(batons) do wake(group) end
 end

@@ -30,8 +30,8 @@ local function flush_counters()
   for what, by in pairs(sums) do call('HINCRBY', k.totals, what, by) end
   for tenant, by in pairs(presence) do
     if call('HINCRBY', k.present, tenant, by) <= 0 then
-      call('HDEL', k.present, tenant)
       call('UNLINK', k.tenant(tenant))
+      call('HDEL', k.present, tenant)
     end
   end
 end

@@ -14,12 +14,11 @@ end
 -- Into its lane at its own place. A lane that cannot be written (its key holds another type) must not hold the
 -- message in flight with a slot: it is delayed and tried again.
 local function make_ready(mid, h)
-  local lane = lane_of(h.lane)
+  lane_ready(lane_of(h.lane), h.seq)
   if failed(try('ZADD', k.lane(h.lane), lane_score(h), mid)) then
     make_delayed(mid, h, now + RETRY_LANE_MS)
     return 'd'
   end
-  lane_ready(lane, h.seq)
   h.state, h.moved_at = 'r', int(now)
   put_header(mid, h)
   return 'r'
@@ -56,12 +55,32 @@ local function readable_header(mid, text, state, lane)
   return nil
 end
 
--- Messages that end here. The header goes first after the lease: what is left of a cut is dropped by whoever
--- finds it.
-local gone = {}
+-- Messages that end here. The header goes first, so that the message is gone; the index that listed it goes last,
+-- so that what a cut leaves is found there, and dropped with its payload, by whoever reads the index.
+local gone, unlisted, emptied = {}, {}, {}
+
 local function make_gone(mid)
   gone[#gone + 1] = mid
   present(tenant_of(mid), -1)
+end
+
+-- For a message that ends outside flight: `h` names the index that lists it.
+local function unlist_later(mid, h)
+  moved_between(tenant_of(mid), h.state, nil)
+  unlisted[mid] = h
+end
+
+local function unlist(mid, h)
+  local tenant = tenant_of(mid)
+  if h.state == 'r' then
+    try('ZREM', k.lane(h.lane), mid)
+    emptied[lane_of(h.lane)] = true
+  elseif h.state == 'd' then
+    call('ZREM', k.delayed, mid)
+  elseif h.state == 'x' then
+    try('ZREM', k.dead(tenant), id_of(mid))
+    if call('EXISTS', k.dead(tenant)) == 0 then call('SREM', k.dead_tenants, tenant) end
+  end
 end
 
 local landed = {} -- mids that have left flight
@@ -72,9 +91,11 @@ local function flush_moves()
   flush_slots()
   many('HDEL', k.leases, landed)
   many('HDEL', k.head, gone)
-  many('ZREM', k.deadlines, landed)
   many('HDEL', k.body, gone)
   many('HDEL', k.notes, gone)
+  many('ZREM', k.deadlines, landed)
+  for mid, h in pairs(unlisted) do unlist(mid, h) end
+  for lane in pairs(emptied) do lane_emptied(lane) end
   wake_freed()
   flush_clocks()
   flush_counters()

@@ -9,6 +9,7 @@ local function promote_due(limit)
     local h = readable_header(mid, heads[i], 'd')
     local state = h and h.state == 'd' and make_ready(mid, h)
     if state == 'r' then moved_between(tenant_of(mid), 'd', 'r') end
+    if not heads[i] then call('HDEL', k.body, mid) end -- an enqueue that was cut before its commit mark
     if state ~= 'd' then done[#done + 1] = mid end
   end
   many('ZREM', k.delayed, done)

@@ -1,25 +1,27 @@
 -- Which lanes and tenants are claimable: a lane with ready messages is in its tenant's ring or parked at a full
 -- group; a tenant with claimable lanes is in its pool's ring.
 
-local function enter_tenant(lane)
+-- Rings are entered from the outside in, before the lane is written: what a cut leaves is then met, and taken out,
+-- by a claim that finds nothing there.
+local function enter_tenant(lane, seq)
   if call('ZSCORE', k.ring(lane.pool_scope), lane.tenant) then return end
   local function least()
     local _, tag = first(lane.scope)
-    return tag
+    return math.min(tag or seq, seq)
   end
   local tag = policy.tenant_enters(clock(lane.pool_scope), last_tag(lane.pool_scope, lane.tenant), least)
-  call('SADD', k.pools, lane.pool)
   enter(lane.pool_scope, lane.tenant, tag)
+  call('SADD', k.pools, lane.pool)
 end
 
 -- Makes a lane claimable (again) at the tag it left with, or at its tenant's virtual time.
 local function enter_lane(lane, tag, seq)
-  enter(lane.scope, lane.name, policy.lane_enters(clock(lane.scope), tag, seq))
-  enter_tenant(lane)
   bells[lane.pool] = true
+  enter_tenant(lane, seq)
+  enter(lane.scope, lane.name, policy.lane_enters(clock(lane.scope), tag, seq))
 end
 
--- A ready message of this lane has just been written: the lane takes turns, unless it is parked.
+-- A message is about to be ready in this lane: the lane takes turns, unless it is parked.
 local function lane_ready(lane, seq)
   local tag = call('ZSCORE', k.ring(lane.scope), lane.name)
   if not tag then
@@ -31,7 +33,7 @@ local function lane_ready(lane, seq)
     call('ZADD', k.ring(lane.scope), seq, lane.name)
     call('ZADD', k.ring(lane.pool_scope), 'LT', seq, lane.tenant)
   end
-  enter_tenant(lane)
+  enter_tenant(lane, seq)
   bells[lane.pool] = true
 end
 

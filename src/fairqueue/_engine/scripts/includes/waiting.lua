@@ -11,9 +11,13 @@ local function group_idle(pool, group)
   call('SREM', k.waiters(group), pool)
 end
 
--- What the lane's next message will cost, and its place in the order of acceptance.
+-- A lane that cannot be read (its key holds another type) takes no turns until reconcile finds it readable.
+local function note_stopped(lane) call('HSET', k.stopped, lane.name, int(now)) end
+
+-- What the lane's next message will cost, and its place in the order of acceptance; nil if nothing is ready.
 local function next_in(lane)
   local top = try('ZRANGE', k.lane(lane.name), 0, 0, 'WITHSCORES')
+  if failed(top) then note_stopped(lane) end
   if failed(top) or not top[1] then return nil end
   local header = unpack_header(call('HGET', k.head, top[1]))
   return header and tonumber(header.cost) or 1, seq_of_score(top[2])
@@ -108,19 +112,20 @@ local function hand_back(lane)
   return batons
 end
 
--- Parks a lane at a full group. The new place is written before the old one is left.
+-- Parks a lane at a full group. The new place is written before the old one is left, from the outside in: what a
+-- cut leaves is met by the next wake-up of the group, which finds nothing there and takes it out.
 local function park(lane, group, lane_tag, tenant_tag)
   local scope = group_scope(lane.pool, group)
   local batons = hand_back(lane)
   call('SADD', k.groups, group)
   call('SADD', k.waiters(group), lane.pool)
-  call('ZADD', waiting_key(lane.pool, group, lane.tenant), lane_tag, lane.name)
-  call('SADD', k.blocked(lane.pool), lane.tenant)
-  call('HSET', parked_key(lane), lane.name, group)
   if not call('ZSCORE', k.ring(scope), lane.tenant) then
     local function least() return lane_tag end
     enter(scope, lane.tenant, policy.tenant_enters(clock(scope), last_tag(scope, lane.tenant), least))
   end
+  call('SADD', k.blocked(lane.pool), lane.tenant)
+  call('HSET', parked_key(lane), lane.name, group)
+  call('ZADD', waiting_key(lane.pool, group, lane.tenant), lane_tag, lane.name)
   call('ZREM', k.ring(lane.scope), lane.name)
   tenant_changed(lane, tenant_tag)
   return batons
