@@ -76,14 +76,12 @@ class Bell:
     async def _listen(self) -> None:
         client = await self._connect(_READ_TIMEOUT)
         try:
-            idle = 0
-            while (
-                idle < 2
-            ):  # goes on for a moment after the last waiter: the next claim will probably wait again
+            quiet = 0
+            while quiet < 2:  # goes on for a moment: the next claim will probably wait again
                 popped = await self._pop(client)
                 if popped:
                     await self._hand_on()
-                idle = 0 if self._waiters else idle + 1
+                quiet = 0 if popped or self._waiters else quiet + 1
         except Exception as error:  # noqa: BLE001 - whatever redis-py raises on a lost connection
             self._lost()
             # The waiters' own timers go on, and their claims meet and survive the same trouble.
@@ -91,6 +89,9 @@ class Bell:
             await asyncio.sleep(0.2)
         finally:
             await client.aclose()
+        # Who came while the connection was being closed took this listener for a live one.
+        if self._waiters:
+            self._listener = asyncio.ensure_future(self._listen())
 
     async def _pop(self, client: Redis) -> bool:
         popped = await client.blpop(self._keys, timeout=BLOCK_SECONDS)
@@ -101,8 +102,10 @@ class Bell:
         listener, self._listener = self._listener, None
         if listener is None or listener.done():
             return
-        listener.cancel()
-        with contextlib.suppress(asyncio.CancelledError, Exception):
-            await listener
+        while not listener.done():
+            listener.cancel()  # again, since wait_for of Python 3.11, used in sending, may swallow it
+            await asyncio.wait([listener], timeout=0.1)
+        if not listener.cancelled():
+            listener.exception()  # seen; there is nothing left to do about it
         with contextlib.suppress(Exception):
             await self._give_back(self._pools)

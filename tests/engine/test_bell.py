@@ -1,0 +1,71 @@
+"""The bell: every ring wakes a waiter at once, whatever the listener is doing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from fairqueue._engine.bell import Bell
+from fairqueue._engine.keys import key
+from tests.conftest import MakeQueue
+from tests.support.waiting import eventually
+
+POOL = "default"
+SOON = 0.5  # far above a round trip, far below the second after which a waiter looks by itself
+
+
+async def _nothing(_: Any) -> None:
+    """Nobody rings for this bell but the test."""
+
+
+async def test_one_listener_serves_ring_after_ring(make_queue: MakeQueue) -> None:
+    engine = (await make_queue()).engine
+    connections = 0
+
+    async def connect(seconds: float) -> Any:
+        nonlocal connections
+        connections += 1
+        return await engine.connection.dedicated(seconds)
+
+    bell = Bell(engine.calls.root, [POOL], connect, _nothing, lambda: None)
+    for _ in range(20):
+        waiting = asyncio.ensure_future(bell.wait(5))
+        await asyncio.sleep(0)
+        await engine.command("RPUSH", key(engine.calls.root, "bell", POOL), "1")
+        began = time.monotonic()
+        await waiting
+        assert time.monotonic() - began < SOON
+    assert connections == 1
+    began = time.monotonic()
+    await bell.close()  # at this moment the listener is sending
+    assert time.monotonic() - began < SOON
+
+
+async def test_who_waits_while_the_listener_goes_home_is_heard(make_queue: MakeQueue) -> None:
+    engine = (await make_queue()).engine
+    going, gone = asyncio.Event(), asyncio.Event()
+
+    async def connect(seconds: float) -> Any:
+        client = await engine.connection.dedicated(seconds)
+        close = client.aclose
+
+        async def slow() -> None:
+            going.set()
+            await gone.wait()
+            await close()
+
+        client.aclose = slow  # type: ignore[method-assign]
+        return client
+
+    bell = Bell(engine.calls.root, [POOL], connect, _nothing, lambda: None)
+    await bell.wait(0.001)  # nobody waits any more: the listener gives up after two quiet seconds
+    await eventually(going.is_set, "the listener to close its connection")
+    waiting = asyncio.ensure_future(bell.wait(5))
+    await asyncio.sleep(0)
+    await engine.command("RPUSH", key(engine.calls.root, "bell", POOL), "1")
+    began = time.monotonic()
+    gone.set()
+    await waiting
+    assert time.monotonic() - began < SOON
+    await bell.close()
