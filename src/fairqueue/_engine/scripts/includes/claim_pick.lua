@@ -68,6 +68,16 @@ local function peek(lane)
   end
 end
 
+-- Is anything left after what was taken? Cheaper than peek: nobody needs its header yet.
+local function has_more(lane)
+  if lane.next then return true end
+  while lane.buffer and lane.at <= #lane.buffer or refill(lane) do
+    if not taken[lane.buffer[lane.at]] then return true end
+    lane.at = lane.at + 1
+  end
+  return false
+end
+
 local function choose(lane, found)
   picks[#picks + 1] = { mid = found.mid, header = found.header, lane = lane }
   taken[found.mid] = true
@@ -99,8 +109,8 @@ local function serve(lane, found, lane_tag, tenant_tag)
   set_clock(lane.scope, lane_tag)
   set_clock(lane.pool_scope, tenant_tag)
   choose(lane, found)
-  local following = peek(lane)
-  lane_tag = policy.lane_served(lane_tag, cost, following and following.header.seq or lane_tag)
+  local following = policy.by_seq and peek(lane) or not policy.by_seq and has_more(lane)
+  lane_tag = policy.lane_served(lane_tag, cost, policy.by_seq and following and following.header.seq or lane_tag)
   call('ZADD', k.ring(lane.scope), lane_tag, lane.name)
   local function least()
     local _, tag = first_in(lane.scope)

@@ -62,8 +62,8 @@ local function take(given, rest)
     deadlines[i * 2 - 1], deadlines[i * 2] = int(now + visibility), pick.mid
     heads[i * 2 - 1], heads[i * 2] = pick.mid, pick.text
     moved_between(pick.lane.tenant, 'r', 'f')
-    count(pick.lane.tenant, 'claimed')
   end
+  if #picks > 0 then tally('claimed', #picks) end
   if #given + #rest > 0 then claim_record(given, rest) end
   many('HSET', k.leases, leases)
   many('ZADD', k.deadlines, deadlines)

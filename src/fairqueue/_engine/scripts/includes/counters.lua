@@ -1,7 +1,7 @@
 -- Counters, gathered while the script runs and written once at its end. The namespace keeps its totals for
 -- ever, a tenant keeps its own while it has messages. r, d and x are gauges (ready, delayed, dead);
 -- what is in flight is what is present less these three.
-local counted, presence = {}, {}
+local counted, presence, tallied = {}, {}, {}
 
 local function count(tenant, what, by)
   local of = counted[tenant]
@@ -12,6 +12,9 @@ local function count(tenant, what, by)
   of[what] = (of[what] or 0) + (by or 1)
 end
 
+-- For the namespace alone.
+local function tally(what, by) tallied[what] = (tallied[what] or 0) + by end
+
 local function moved_between(tenant, from, to)
   if from and from ~= 'f' then count(tenant, from, -1) end
   if to and to ~= 'f' then count(tenant, to, 1) end
@@ -20,14 +23,13 @@ end
 local function present(tenant, by) presence[tenant] = (presence[tenant] or 0) + by end
 
 local function flush_counters()
-  local sums = {}
   for tenant, of in pairs(counted) do
     for what, by in pairs(of) do
       call('HINCRBY', k.tenant(tenant), what, by)
-      sums[what] = (sums[what] or 0) + by
+      tally(what, by)
     end
   end
-  for what, by in pairs(sums) do call('HINCRBY', k.totals, what, by) end
+  for what, by in pairs(tallied) do call('HINCRBY', k.totals, what, by) end
   for tenant, by in pairs(presence) do
     if call('HINCRBY', k.present, tenant, by) <= 0 then
       call('UNLINK', k.tenant(tenant))
