@@ -25,11 +25,17 @@ for at = ROWS_AT, #ARGV, ROW do
   }
 end
 
+-- Where a message is that is there already; one whose header cannot be read is on its way to the dead letters.
+local function state_of(text)
+  local h = unpack_header(text)
+  return h and h.state or 'x'
+end
+
 local stored = get_many(k.head, mids)
 local reply, fresh, seen = {}, {}, {}
 for i, row in ipairs(rows) do
   if stored[i] or seen[row.mid] then
-    reply[i] = { 0, stored[i] and string.sub(stored[i], 1, 1) or seen[row.mid] }
+    reply[i] = { 0, stored[i] and state_of(stored[i]) or seen[row.mid] }
   else
     row.state = row.due > now and 'd' or 'r'
     seen[row.mid] = row.state
