@@ -97,7 +97,7 @@ class DeadLetters:
         for raw in await self._engine.command("SMEMBERS", key(self._engine.calls.root, "dead_tenants")):
             yield text(raw)
 
-    async def _in_old_order(self, tenant: str, ids: list[str]) -> list[str]:
+    async def _in_old_order(self, tenant: str, ids: builtins.list[str]) -> builtins.list[str]:
         """Those of them that are dead letters, as they were enqueued."""
         letters: list[tuple[int, str]] = []
         for start in range(0, len(ids), _PAGE):

@@ -62,8 +62,11 @@ class Bell:
 
     async def _hand_on(self) -> None:
         if not self._ring():
-            with contextlib.suppress(Exception):  # costs the others at most a second
-                await self._give_back(self._pools)
+            await self._return_token()
+
+    async def _return_token(self) -> None:
+        with contextlib.suppress(Exception):  # costs the others at most a second
+            await self._give_back(self._pools)
 
     def _ring(self) -> bool:
         while self._waiters:
@@ -79,8 +82,9 @@ class Bell:
             quiet = 0
             while quiet < 2:  # goes on for a moment: the next claim will probably wait again
                 popped = await self._pop(client)
-                if popped:
-                    await self._hand_on()
+                if popped and not self._ring():
+                    await self._return_token()
+                    break  # or this listener would take and return the token as fast as the server answers
                 quiet = 0 if popped or self._waiters else quiet + 1
         except Exception as error:  # noqa: BLE001 - whatever redis-py raises on a lost connection
             self._lost()

@@ -106,9 +106,10 @@ KEYS: dict[str, Key] = {
     "lock": Key("string", "who runs a maintenance duty; expires", "maintenance", of="duty"),
 }
 
-# What may be left when all work is done: settings and counters stay until reset, the rest expires or is bounded.
+# What may be left when all work is done: settings and counters stay until reset, lanes that were broken by hand until
+# reconcile has looked at them again; the rest expires or is bounded.
 REMAINS = frozenset(
-    {"settings", "counters", "limits", "totals", "workers", "worker_info", "call", "bell", "lock"}
+    {"settings", "counters", "limits", "totals", "stopped", "workers", "worker_info", "call", "bell", "lock"}
 )
 
 

@@ -14,8 +14,11 @@ end
 -- Into its lane at its own place. A lane that cannot be written (its key holds another type) must not hold the
 -- message in flight with a slot: it is delayed and tried again.
 local function make_ready(mid, h)
-  lane_ready(lane_of(h.lane), h.seq)
+  local lane = lane_of(h.lane)
+  lane_ready(lane, h.seq)
   if failed(try('ZADD', k.lane(h.lane), lane_score(h), mid)) then
+    note_stopped(lane)
+    lane_leaves(lane)
     make_delayed(mid, h, now + RETRY_LANE_MS)
     return 'd'
   end
