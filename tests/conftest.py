@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
@@ -17,7 +18,10 @@ _names = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
-    """The URL of a private server that lives as long as the test process."""
+    """The URL of a private server that lives as long as the test process, or the one in $FAIRQUEUE_TEST_SERVER."""
+    if given := os.environ.get("FAIRQUEUE_TEST_SERVER"):
+        yield given
+        return
     embedded = start_sync(None)
     yield embedded.url
     embedded.close()
@@ -26,7 +30,7 @@ def server() -> Iterator[str]:
 @pytest.fixture
 def namespace() -> str:
     """A name no other test uses."""
-    return f"test-{next(_names)}"
+    return f"test-{os.getpid()}-{next(_names)}"
 
 
 @pytest.fixture
