@@ -52,4 +52,4 @@ def replay(
     in_time: bool = True,
 ) -> Replay:
     jobs = [record.job for record in records]
-    return Replay(scheduler, plan(jobs, span_s=span_s), records, 12.5, kill, facts, in_time)
+    return Replay(scheduler, plan(jobs, span_s=span_s), records, 12.5, 0.01, kill, facts, in_time)

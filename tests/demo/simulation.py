@@ -37,7 +37,7 @@ class Simulation:
         while self._ends:
             last = self._finish()
         records = [self._records[job.id] for job in self._plan.jobs]
-        return Replay(self._scheduler, self._plan, records, last, None, CLEAN, True)
+        return Replay(self._scheduler, self._plan, records, last, 0.0, None, CLEAN, True)
 
     def _submit(self, number: int, job: PlannedJob) -> None:
         if not any(lane[0] == job.tenant and jobs for lane, jobs in self._lanes.items()):

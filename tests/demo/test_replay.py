@@ -55,6 +55,11 @@ def test_no_slot_is_held_and_nothing_is_found_at_the_end(outcome: dict[str, Any]
     assert (found["slots_held"], found["audit_findings"], found["in_time"]) == (0, [], True)
 
 
+@pytest.mark.parametrize("scheduler", ["fifo", "fair"])
+def test_jobs_are_sent_when_they_are_due(outcome: dict[str, Any], scheduler: str) -> None:
+    assert 0 < outcome[scheduler]["submitted_late_s"] < 1
+
+
 def test_small_tenants_wait_less_when_it_is_fair(outcome: dict[str, Any]) -> None:
     assert outcome["fair"]["small"]["wait_p95_s"] < outcome["fifo"]["small"]["wait_p95_s"]
     assert outcome["fair"]["jain"] > outcome["fifo"]["jain"]

@@ -6,9 +6,10 @@ Only the public API of fairqueue is used here, as any program would.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -34,8 +35,8 @@ VISIBILITY_S, RECLAIM_S = 2.0, 0.5
 LOOK_S = 0.2
 """How often the logs, the workers and the queue's counters are looked at."""
 
-TICK_S = 0.005
-"""Jobs due within this time are sent in one batch."""
+TICK_S, MOST_AT_ONCE = 0.005, 500
+"""The producer sends what is due this often, so many jobs at a time."""
 
 LIMITS = ("tenant", "group")
 
@@ -51,6 +52,7 @@ class _Run:
     ends_s: float
     submitted: list[str] = field(default_factory=list)
     killed: Kill | None = None
+    late_s: float = 0.0
 
     @property
     def elapsed_s(self) -> float:
@@ -90,7 +92,16 @@ async def replay(
                 in_time = await _run(run, queue, crew, screen)
                 wall_s = run.elapsed_s
             run.logs.poll()
-            return Replay(scheduler, plan, run.records, wall_s, run.killed, await _facts(queue), in_time)
+            return Replay(
+                scheduler,
+                plan,
+                run.records,
+                wall_s,
+                run.late_s,
+                run.killed,
+                await _facts(queue),
+                in_time,
+            )
 
 
 def _queue(plan: Plan, scheduler: Scheduler) -> FairQueue[JobPayload]:
@@ -132,22 +143,18 @@ async def _run(run: _Run, queue: FairQueue[JobPayload], crew: Crew, screen: Scre
 
 
 async def _produce(run: _Run, queue: FairQueue[JobPayload]) -> None:
-    for batch in _batches(run.plan.jobs):
-        await asyncio.sleep(batch[-1].at_s - run.elapsed_s)
-        await queue.enqueue_many([_message(job) for job in batch])
-        run.submitted += [job.id for job in batch]
+    """Send every job when it is due; all that is due together, so that after a stall the producer catches up."""
+    jobs = run.plan.jobs
+    while (sent := len(run.submitted)) < len(jobs):
+        await asyncio.sleep(max(TICK_S, jobs[sent].at_s - run.elapsed_s))
+        if batch := _due(jobs[sent : sent + MOST_AT_ONCE], run.elapsed_s):
+            await queue.enqueue_many([_message(job) for job in batch])
+            run.late_s = max(run.late_s, run.elapsed_s - batch[0].at_s)
+            run.submitted += [job.id for job in batch]
 
 
-def _batches(jobs: Sequence[PlannedJob]) -> Iterator[list[PlannedJob]]:
-    """The jobs in batches that are due within one tick, 500 at most."""
-    batch: list[PlannedJob] = []
-    for job in jobs:
-        if batch and (job.at_s - batch[0].at_s > TICK_S or len(batch) == 500):
-            yield batch
-            batch = []
-        batch.append(job)
-    if batch:
-        yield batch
+def _due(jobs: Sequence[PlannedJob], now_s: float) -> list[PlannedJob]:
+    return list(itertools.takewhile(lambda job: job.at_s <= now_s, jobs))
 
 
 def _message(job: PlannedJob) -> NewMessage[JobPayload]:

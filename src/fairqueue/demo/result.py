@@ -77,6 +77,8 @@ class Replay:
     """One for every job whose enqueue returned, in submit order."""
     wall_s: float
     """From its first second to the last completion, or to the moment it was stopped."""
+    late_s: float
+    """How late the producer was at most: from when a job was due until its enqueue returned. Waits include it."""
     kill: Kill | None
     facts: QueueFacts
     in_time: bool

@@ -105,4 +105,5 @@ def _replay_json(replay: Replay, found: Figures) -> dict[str, Any]:
         "audit_findings": list(facts["findings"]),
         "in_time": replay.in_time,
         "wall_s": replay.wall_s,
+        "submitted_late_s": replay.late_s,
     }

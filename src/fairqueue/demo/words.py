@@ -114,7 +114,8 @@ def describe_kill(replays: Sequence[Replay]) -> Iterator[str]:
         if replay.kill is not None:
             yield (
                 f"{column(replay.scheduler)}: {replay.kill.process} was ended by kill -9 after {replay.kill.at_s:.1f} s "
-                f"and another one started; all was done after {replay.wall_s:.1f} s."
+                f"and another one started; all was done after {replay.wall_s:.1f} s. "
+                f"The producer was at most {seconds(replay.late_s)} late."
             )
 
 
