@@ -26,6 +26,7 @@
 -- @include claim_take
 
 local PROMOTE = 200
+most_wakes = 1000
 local given, rest, repeated = replay_claim()
 local again = 0
 

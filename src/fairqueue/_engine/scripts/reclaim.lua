@@ -18,6 +18,8 @@
 -- @include slots
 -- @include places
 
+most_wakes = 1000
+
 local expired = call('ZRANGEBYSCORE', k.deadlines, '-inf', int(now), 'LIMIT', 0, limit)
 local lease_texts, head_texts = get_many(k.leases, expired), get_many(k.head, expired)
 local reclaimed, dead = {}, {}

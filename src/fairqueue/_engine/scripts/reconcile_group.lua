@@ -3,7 +3,7 @@
 -- key of the wrong type is closed: reconcile_leases refills it and reconcile_open opens it.
 -- ARGV schema now:int group cursor
 -- FLAGS allow-oom
--- REPLY next cursor ('0' at the end), 1 when the group is closed, how many slots were looked at, mids that were freed
+-- REPLY next cursor ('0' at the end, 'w' while there are waiters to wake), 1 when the group is closed, how many slots were looked at, mids that were freed
 -- @include begin
 -- @include names
 -- @include header
@@ -31,7 +31,7 @@ local function lists(lease)
   return false
 end
 
-local page = call('HSCAN', k.slots(group), cursor, 'COUNT', 200)
+local page = cursor == 'w' and { '0', {} } or call('HSCAN', k.slots(group), cursor, 'COUNT', 200)
 local ghosts, entries = {}, page[2]
 for i = 1, #entries, 2 do
   local lease = unpack_lease(call('HGET', k.leases, entries[i]))
@@ -47,4 +47,5 @@ end
 wake(group)
 if call('EXISTS', k.slots(group), k.waiters(group)) == 0 then call('SREM', k.groups, group) end
 flush_moves()
+if page[1] == '0' and wakes >= most_wakes then page[1] = 'w' end
 return { page[1], 0, #entries / 2, ghosts }

@@ -22,4 +22,4 @@ any_dirty = false
 wake(group)
 if call('EXISTS', k.slots(group), k.waiters(group)) == 0 then call('SREM', k.groups, group) end
 flush_moves()
-return wakes >= MAX_WAKES and 1 or 0
+return wakes >= most_wakes and 1 or 0

@@ -19,4 +19,4 @@
 if value == '' then call('HDEL', k.limits, group) else call('HSET', k.limits, group, value) end
 wake(group)
 flush_moves()
-return wakes >= MAX_WAKES and 1 or 0
+return wakes >= most_wakes and 1 or 0

@@ -20,6 +20,8 @@
 -- @include places
 -- @include replay
 
+most_wakes = 1000
+
 local answered = recorded()
 if answered then
   local outcomes = {}

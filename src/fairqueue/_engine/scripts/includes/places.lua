@@ -37,11 +37,11 @@ local function make_dead(mid, h, reason, text)
   local tenant = tenant_of(mid)
   note(mid, h, reason, text)
   local at = call('HINCRBY', k.counters, 'dead', 1)
+  call('SADD', k.dead_tenants, tenant) -- first: a list of letters that is not registered is found by nobody
   if failed(try('ZADD', k.dead(tenant), at, id_of(mid))) then
     make_delayed(mid, h, now + RETRY_LANE_MS)
     return 'd'
   end
-  call('SADD', k.dead_tenants, tenant)
   h.state, h.moved_at = 'x', int(now)
   put_header(mid, h)
   return 'x'

@@ -1,7 +1,9 @@
 -- Waiting at a full group, and the baton. A blocked lane leaves the ring and is parked at the group; every
 -- script that leaves a group with room wakes min(room, waiters), counting those already woken. A woken lane
 -- that cannot take the slot hands the baton on in the same script. Nobody polls.
-local MAX_WAKES = 200
+-- How many one script may wake: what is short of that is woken by calling again. A script that frees slots of many
+-- groups and is not called again sets it to the most slots it can free.
+local most_wakes = 200
 local wakes = 0
 
 local function group_idle(pool, group)
@@ -76,7 +78,7 @@ local function wake(group)
   if not held then return mark_dirty(group, 'dirty') end
   for _, pool in ipairs(pools) do
     local room = (limit and limit - held or math.huge) - call('HLEN', woken_key(pool, group))
-    while room > 0 and wakes < MAX_WAKES do
+    while room > 0 and wakes < most_wakes do
       local woken = wake_one(pool, group)
       if not woken then break end
       room = room - woken
