@@ -1,0 +1,145 @@
+"""``fairqueue doctor``: every index against the messages themselves, and what else is wrong with a namespace."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import click
+
+from fairqueue._engine.keys import US, key
+from fairqueue.cli.options import Common, common
+from fairqueue.cli.output import print_json, print_line, print_rows
+from fairqueue.lease import from_ms
+from fairqueue.maintenance.auditor import Finding
+from fairqueue.queue import FairQueue
+
+FAILED = 1
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """What was found. A finding that is not in ``left`` was fixed; warnings do not change the exit status."""
+
+    checked: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    left: list[Finding] = field(default_factory=list)
+    dirty: dict[str, str] = field(default_factory=dict)
+    eviction_policy: str = "noeviction"
+    changed: tuple[str, str, datetime] | None = None
+
+    @property
+    def warnings(self) -> list[tuple[str, str]]:
+        """Subject and text of each."""
+        found = [
+            (group, f"the group is {state}: a slot could not be freed, reconcile heals it")
+            for group, state in self.dirty.items()
+        ]
+        if self.eviction_policy != "noeviction":
+            text = (
+                f"the server may evict keys ({self.eviction_policy}): messages, slots and leases can vanish; "
+                "set it to noeviction"
+            )
+            found.append(("maxmemory-policy", text))
+        return found
+
+
+@click.command()
+@click.option("--fix", is_flag=True, help="Put right what is found, from the messages themselves.")
+@common
+def doctor(common: Common, fix: bool) -> int:
+    """Check a live namespace: KEEP, SLOTS, OWNER, MOVES and CLEAN.
+
+    Exit status 1 when there are findings that were not fixed.
+    """
+    found = asyncio.run(_examine(common, fix))
+    if common.json:
+        print_json(_as_json(common, found))
+    else:
+        _print(found, fix)
+    return FAILED if found.left else 0
+
+
+async def _examine(common: Common, fix: bool) -> Diagnosis:
+    async with common.queue() as queue:
+        found = Diagnosis()
+        report = await queue.audit(fix)
+        found.checked, found.findings = report.checked, report.findings
+        found.dirty = await _dirty(queue)
+        if fix and found.dirty:
+            await queue.reconcile()
+            found.dirty = await _dirty(queue)
+        # Only a second look tells whether it is right now.
+        found.left = (await queue.audit()).findings if fix and report.findings else report.findings
+        found.findings += [one for one in found.left if _known_by(one) not in map(_known_by, found.findings)]
+        info = await queue.engine.command("INFO")
+        found.eviction_policy = str(info.get("maxmemory_policy", "noeviction"))
+        found.changed = _last_change(queue.engine.settings.stored)
+        return found
+
+
+async def _dirty(queue: FairQueue[Any]) -> dict[str, str]:
+    """Groups that wait for reconcile, and how they stand."""
+    raw = await queue.engine.command("HGETALL", key(queue.engine.calls.root, "dirty"))
+    pairs = raw.items() if isinstance(raw, dict) else zip(raw[::2], raw[1::2], strict=True)
+    return {group.decode().replace(US, "/"): state.decode() for group, state in pairs}
+
+
+def _last_change(stored: dict[str, str]) -> tuple[str, str, datetime] | None:
+    """What a client's declaration last replaced, who that was, and when."""
+    if "changed_at" not in stored:
+        return None
+    return stored["changed"], stored["changed_by"], from_ms(float(stored["changed_at"]))
+
+
+def _known_by(finding: Finding) -> tuple[str, str]:
+    return finding.check, finding.subject
+
+
+def _states(found: Diagnosis) -> list[tuple[Finding, bool]]:
+    """Every finding, and whether it was fixed."""
+    left = set(map(_known_by, found.left))
+    return [(one, _known_by(one) not in left) for one in found.findings]
+
+
+def _as_json(common: Common, found: Diagnosis) -> dict[str, Any]:
+    changed = found.changed
+    return {
+        "name": common.namespace,
+        "ok": not found.left,
+        "checked": found.checked,
+        "findings": [
+            {"check": one.check, "subject": one.subject, "evidence": one.evidence, "fixed": fixed}
+            for one, fixed in _states(found)
+        ],
+        "warnings": [{"subject": subject, "text": text} for subject, text in found.warnings],
+        "dirty_groups": [{"group": group, "state": state} for group, state in found.dirty.items()],
+        "eviction_policy": found.eviction_policy,
+        "settings_changed": changed
+        and {"settings": changed[0].split(","), "by": changed[1], "at": changed[2]},
+    }
+
+
+def _print(found: Diagnosis, fix: bool) -> None:
+    rows = [
+        (one.check, one.subject, one.evidence, "fixed" if fixed else "found") for one, fixed in _states(found)
+    ]
+    if rows:
+        print_rows(("check", "subject", "evidence", ""), rows)
+    for subject, text in found.warnings:
+        print_line(f"warning: {subject}: {text}")
+    if found.changed:
+        what, by, at = found.changed
+        print_line(f"settings last changed: {what}, by {by}, at {at:%Y-%m-%d %H:%M:%S} UTC")
+    print_line(f"checked {found.checked} entries: {_verdict(found, fix)}")
+
+
+def _verdict(found: Diagnosis, fix: bool) -> str:
+    if not found.findings:
+        return "nothing found"
+    left, total = len(found.left), len(found.findings)
+    if fix:
+        return f"{total} found, {total - left} fixed"
+    return f"{total} found (--fix puts them right)"

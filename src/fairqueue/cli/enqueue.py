@@ -1,0 +1,157 @@
+"""``fairqueue enqueue``: one message from arguments, or many from JSON lines on standard input."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any, Final
+
+import click
+
+from fairqueue.cli.options import Common, common
+from fairqueue.cli.output import print_json, print_rows
+from fairqueue.codec import JSON, encode_payload
+from fairqueue.errors import FairQueueError, InvalidMessageError
+from fairqueue.limits import resolve_groups
+from fairqueue.message import Enqueued, NewMessage
+from fairqueue.queue import FairQueue
+from fairqueue.validation import shown
+
+FIELDS: Final = (
+    "payload",
+    "tenant",
+    "queue",
+    "id",
+    "delay",
+    "at",
+    "metadata",
+    "max_attempts",
+    "pool",
+    "priority",
+    "cost",
+)
+"""What a line may have; ``payload`` it must."""
+
+_LINES = "-"
+
+
+@click.command()
+@click.argument("payload")
+@click.option("--tenant", metavar="TENANT", help="Whose message it is.")
+@click.option("--queue", metavar="QUEUE", help='The tenant\'s queue; "default" unless given.')
+@click.option("--id", metavar="ID", help="Unique within the tenant; drawn unless given.")
+@click.option("--delay", type=float, metavar="SECONDS", help="Not before so many seconds from now.")
+@click.option("--priority", type=int, metavar="N", help="-100 to 100, higher first inside one queue.")
+@click.option("--cost", type=float, metavar="X", help="0.001 to 1000, charged to the tenant's share.")
+@click.option("--pool", metavar="POOL", help='Which workers may claim it; "default" unless given.')
+@click.option("--max-attempts", type=int, metavar="N", help="Instead of the retry policy's.")
+@click.option("--metadata", metavar="JSON", help="A JSON object, for limits and handlers.")
+@common
+def enqueue(common: Common, payload: str, **options: Any) -> None:
+    """Store one message whose payload is PAYLOAD, as JSON.
+
+    With - for PAYLOAD, messages are read from standard input: one JSON object a line, with the fields payload, tenant,
+    queue, id, delay, at, metadata, max_attempts, pool, priority, cost. The options are what a line does not say. One
+    bad line: none of them is stored.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    if "metadata" in given:
+        given["metadata"] = _json("--metadata", given["metadata"])
+    many = payload == _LINES
+    if many and "id" in given:
+        raise InvalidMessageError("expected an id in each line, got --id for all of them")
+    rows = (
+        _lines(sys.stdin, given) if many else iter([(None, given | {"payload": _json("PAYLOAD", payload)})])
+    )
+    sent = asyncio.run(_send(common, [(number, _message(number, fields)) for number, fields in rows]))
+    _print(common, sent, many)
+
+
+def _json(option: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidMessageError(f"expected {option} to be JSON, got {shown(text)}: {error}") from error
+
+
+def _lines(stream: Iterable[str], defaults: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Number and fields of each line that is not blank."""
+    try:
+        for number, line in enumerate(stream, start=1):
+            if line.strip():
+                yield number, defaults | _fields(number, line)
+    except UnicodeDecodeError as error:
+        raise FairQueueError(f"expected standard input to be UTF-8: {error}; nothing was stored") from error
+
+
+def _fields(number: int, line: str) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _bad_line(number, f"expected JSON, got {shown(line.strip())}: {error}") from error
+    if not isinstance(found, dict):
+        raise _bad_line(number, f"expected an object, got {shown(found)}")
+    unknown = [name for name in found if name not in FIELDS]
+    if unknown or "payload" not in found:
+        fields = ", ".join(FIELDS)
+        wrong = f"the field {unknown[0]!r}" if unknown else "no payload"
+        raise _bad_line(number, f"expected an object with a payload and some of {fields}, got {wrong}")
+    return {name: value for name, value in found.items() if value is not None or name == "payload"}
+
+
+def _bad_line(number: int, text: str) -> FairQueueError:
+    return FairQueueError(f"line {number}: {text}; nothing was stored")
+
+
+def _message(number: int | None, fields: dict[str, Any]) -> NewMessage[Any]:
+    try:
+        if "tenant" not in fields:
+            raise InvalidMessageError("expected a tenant, got none (--tenant TENANT)")
+        if number is not None and "at" in fields:
+            fields = fields | {"at": _instant(fields["at"])}
+        return NewMessage(**fields)
+    except InvalidMessageError as error:
+        if number is None:
+            raise
+        raise _bad_line(number, str(error)) from error
+
+
+def _instant(value: object) -> object:
+    """An ISO 8601 text as an instant; anything else as it is, to be refused with the others."""
+    try:
+        return datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+async def _send(common: Common, messages: list[tuple[int | None, NewMessage[Any]]]) -> list[Enqueued]:
+    async with common.queue() as queue:
+        for number, message in messages:
+            if number is not None:
+                _check(queue, number, message)
+        return await queue.enqueue_many(message for _, message in messages)
+
+
+def _check(queue: FairQueue[Any], number: int, message: NewMessage[Any]) -> None:
+    """What enqueue_many would refuse, said with the number of its line."""
+    try:
+        encode_payload(JSON, message.payload, queue.options.max_payload_bytes)
+        resolve_groups(queue.engine.limits, message)
+    except FairQueueError as error:
+        raise _bad_line(number, str(error)) from error
+
+
+def _print(common: Common, sent: list[Enqueued], many: bool) -> None:
+    if common.json:
+        found = [
+            {"id": one.id, "tenant": one.tenant, "created": one.created, "state": one.state.value}
+            for one in sent
+        ]
+        created = sum(one.created for one in sent)
+        print_json({"messages": len(sent), "created": created, "enqueued": found} if many else found[0])
+        return
+    rows = [(one.tenant, one.id, one.state.value, "new" if one.created else "was there") for one in sent]
+    print_rows(("tenant", "id", "state", "created"), rows)

@@ -1,0 +1,44 @@
+"""``fairqueue maintain``: promote, reclaim and reconcile on their intervals, without a worker."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from fairqueue.cli.logs import LEVELS, log_to_stderr
+from fairqueue.cli.options import Common, common
+from fairqueue.cli.output import print_json, print_line
+from fairqueue.maintenance.service import Maintenance
+from fairqueue.runner import stop_signals
+
+
+@click.command()
+@click.option("--reclaim-interval", type=float, default=5, show_default=True, metavar="SECONDS")
+@click.option("--reconcile-interval", type=float, default=60, show_default=True, metavar="SECONDS")
+@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
+@common
+def maintain(common: Common, reclaim_interval: float, reconcile_interval: float, log_level: str) -> None:
+    """Keep a namespace whole until SIGTERM or SIGINT.
+
+    Every worker does the same beside its work: this is for namespaces whose workers sleep, or claim by hand. An
+    interval of 0 turns that duty off.
+    """
+    log_to_stderr(log_level, as_json=common.json)
+    asyncio.run(_maintain(common, reclaim_interval, reconcile_interval))
+
+
+async def _maintain(common: Common, reclaim_interval: float, reconcile_interval: float) -> None:
+    stop = asyncio.Event()
+    with stop_signals(stop.set):
+        async with common.queue(
+            reclaim_interval=reclaim_interval, reconcile_interval=reconcile_interval
+        ) as queue:
+            maintenance = Maintenance(queue.engine)
+            await maintenance.start()
+            if common.json:
+                print_json({"maintaining": queue.name})
+            else:
+                print_line(f"maintaining {queue.name} at {common.shown_url}")
+            await stop.wait()
+            await maintenance.stop()

@@ -1,0 +1,100 @@
+"""Every command's options, and how commands end when something is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from fairqueue import __version__
+from fairqueue.cli.app import fairqueue
+from tests.cli.command import COMMAND, Place
+
+COMMANDS = ["bench", "demo", "doctor", "enqueue", "maintain", "server", "stats", "worker"]
+
+
+def test_these_are_the_commands() -> None:
+    assert sorted(fairqueue.commands) == COMMANDS
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_takes_url_name_and_json_and_explains_itself(name: str) -> None:
+    command = fairqueue.commands[name]
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert {"--url", "--name", "--json"} <= options
+    assert command.help
+    assert len(command.help) > 40
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["worker", "--help"]])
+def test_version_and_help_are_no_errors(words: list[str]) -> None:
+    done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (__version__ if words == ["--version"] else "Usage: fairqueue") in done.stdout
+
+
+def test_the_console_script_is_the_same_command() -> None:
+    script = "from fairqueue.cli import main; import sys; sys.exit(main(['--version']))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout == f"fairqueue {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nosuch"], "No such command 'nosuch'"),
+        (["stats", "--nosuch"], "No such option '--nosuch'"),
+        (["stats", "--url", "ftp://host"], "expected url to have one of the schemes"),
+        (["enqueue", "1", "--delay", "soon"], "'soon' is not a valid float"),
+        (["worker"], "Missing argument 'MODULE:HANDLER'"),
+        (["maintain", "--reclaim-interval", "-1"], "expected reclaim_interval to be a duration of 0 or more"),
+        (["server", "--url", "redis://localhost"], "expected --url to be embedded:// with the path"),
+        (["demo", "--seconds", "1"], "expected seconds to be a number from 12"),
+        (["demo", "--trace", "no-such-file"], "no-such-file"),
+        (["bench", "--messages", "1"], "expected messages to be an integer from 10"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_status_2(place: Place, words: list[str], said: str) -> None:
+    done = place.call(*words)
+    assert (done.status, said in done.error) == (2, True), done
+
+
+def test_no_command_at_all_is_wrong_use(place: Place) -> None:
+    done = subprocess.run(COMMAND, capture_output=True, text=True, check=False, cwd=place.directory)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "fairqueue: Missing command (see fairqueue --help)\n"
+
+
+def test_a_bad_namespace_is_wrong_use(place: Place) -> None:
+    done = place.run("stats", "--json", name="a b")
+    assert done.status == 2
+    assert "expected name to be 1 to 64 ASCII letters" in done.error
+
+
+def test_a_server_that_is_not_there_is_a_failure(place: Place) -> None:
+    done = place.run("stats", "--url", f"unix://{place.directory}/no.sock")
+    assert done.status == 1
+    assert "the server cannot be used" in done.error
+
+
+def test_a_password_is_not_printed(place: Place) -> None:
+    done = place.call("stats", "--url", "redis://user:geheim@host:0")
+    assert done.status == 2
+    assert "geheim" not in done.error
+
+
+def test_a_reader_that_has_gone_is_no_traceback(place: Place) -> None:
+    """``fairqueue stats | head -1``: the pipe is closed before the command writes."""
+    process = subprocess.Popen(
+        [*COMMAND, "stats", "--url", place.url],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=place.directory,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(60) == 1
+    assert process.stderr is not None
+    with process.stderr as stderr:
+        assert stderr.read() == b""

@@ -1,0 +1,56 @@
+"""``fairqueue stats``."""
+
+from __future__ import annotations
+
+from fairqueue import Limit, NewMessage
+from tests.cli.command import Place
+
+
+def fill(place: Place) -> None:
+    """Two in flight (the limit), one blocked, one delayed, one dead; another tenant has one ready."""
+    with place.queue(limits=[Limit("tenant", default=2)]) as queue:
+        queue.enqueue_many([NewMessage(n, tenant="acme", queue="mail") for n in range(5)])
+        (lease,) = queue.claim(1)
+        lease.dead_letter("unwanted")
+        queue.claim(10)
+        queue.enqueue(1, tenant="acme", delay=60)
+        queue.enqueue(1, tenant="beta")
+
+
+def test_the_namespace_as_json(place: Place) -> None:
+    fill(place)
+    done = place.run("stats", "--json")
+    assert (done.status, done.err) == (0, "")
+    found = done.json
+    counts = {name: found[name] for name in ("ready", "delayed", "in_flight", "dead", "blocked")}
+    assert counts == {"ready": 3, "delayed": 1, "in_flight": 2, "dead": 1, "blocked": 2}
+    assert (found["name"], found["workers"]) == (place.name, [])
+    assert found["totals"]["enqueued"] == 7
+    assert found["oldest_ready_age"] > 0
+
+
+def test_one_tenant_and_its_queues(place: Place) -> None:
+    fill(place)
+    found = place.run("stats", "--tenant", "acme", "--json").json
+    assert (found["tenant"], found["ready"], found["in_flight"]) == ("acme", 2, 2)
+    (queue,) = found["queues"]
+    assert (queue["queue"], queue["ready"], queue["blocked"]) == ("mail", 2, 2)
+
+
+def test_plain_lines_elsewhere_than_on_a_terminal(place: Place) -> None:
+    fill(place)
+    rows = {row[0]: row[1] for row in place.run("stats").lines}
+    assert (rows["name"], rows["ready"], rows["total enqueued"]) == (place.name, "3", "7")
+
+
+def test_an_unknown_tenant_has_nothing(place: Place) -> None:
+    found = place.call("stats", "--tenant", "nobody", "--json").json
+    assert (found["ready"], found["queues"], found["oldest_ready_age"]) == (0, [], None)
+
+
+def test_without_a_url_the_queue_lives_in_the_current_directory(place: Place) -> None:
+    here = Place(place.directory, "", place.name)
+    assert here.run("enqueue", "1", "--tenant", "a").status == 0
+    assert (place.directory / ".fairqueue").is_dir()
+    assert here.run("stats", "--json").json["ready"] == 1
+    assert place.call("stats", "--json").json["ready"] == 0
