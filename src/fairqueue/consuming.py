@@ -110,14 +110,20 @@ class Consumer(Generic[P]):
             dirty = set(claimed.dirty) - mended
             if leases:
                 self._mend_aside(dirty)
-                break
-            if not (claimed.again or dirty or claimed.messages):
-                break
-            if dirty:
+            elif dirty:
                 mended |= dirty
                 await repair_groups(self._engine, dirty)
-            claimed = await self._claim_round(options, None)
-            leases = await self._hand_over(claimed, options)
+            elif not (claimed.again or claimed.messages):
+                break
+            if leases and (not claimed.again or len(leases) >= options.n):
+                break
+            try:
+                claimed = await self._claim_round(options.of(options.n - len(leases)), None)
+            except FairQueueError:
+                if not leases:
+                    raise
+                break  # what came before the trouble is handed over
+            leases += await self._hand_over(claimed, options)
         return [settlement.outcome or "lost" for _, settlement in requests], leases
 
     def _mend_aside(self, dirty: set[str]) -> None:

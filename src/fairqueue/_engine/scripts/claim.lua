@@ -42,7 +42,7 @@ for at = ROWS_AT, #ARGV, ROW do
   local pool = ARGV[at]
   if call('EXISTS', k.ring('p' .. US .. pool)) == 0 then
     call('DEL', k.bell(pool))
-  elseif #given >= n then
+  elseif #given >= n or again == 1 then
     bells[pool] = true -- this client is full and work is left: the next idle one is called
   end
 end

@@ -3,7 +3,8 @@
 -- key of the wrong type is closed: reconcile_leases refills it and reconcile_open opens it.
 -- ARGV schema now:int group cursor
 -- FLAGS allow-oom
--- REPLY next cursor ('0' at the end, 'w' while there are waiters to wake), 1 when the group is closed, how many slots were looked at, mids that were freed
+-- REPLY next cursor ('0' at the end, 'w' while there are waiters to wake), 1 when the group is closed, slots looked at,
+-- mids that were freed
 -- @include begin
 -- @include names
 -- @include header
