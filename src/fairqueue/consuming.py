@@ -124,7 +124,7 @@ class Consumer(Generic[P]):
                     raise
                 break  # what came before the trouble is handed over
             leases += await self._hand_over(claimed, options)
-        return [settlement.outcome or "lost" for _, settlement in requests], leases
+        return [_answer(lease, asked) for lease, asked in requests], leases
 
     def _mend_aside(self, dirty: set[str]) -> None:
         """Repairs groups that kept others out while this claim got something; its leases need not wait for that.
@@ -158,6 +158,8 @@ class Consumer(Generic[P]):
         if batch is None:
             return await self._engine.connection.run(claim)
         async with batch.sending:
+            if batch.answered:  # meanwhile, to somebody else: sent again it would count as a new call
+                return await self._engine.connection.run(claim)
             settled, answer = await self._engine.connection.run_all([self._settle_call(batch), claim])
             self._note_outcomes(batch, settled)
         if isinstance(answer, Exception):

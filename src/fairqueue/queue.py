@@ -111,7 +111,11 @@ class FairQueue(Generic[P]):
     # --- connecting ------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        await self.connect()
+        try:
+            await self.connect()
+        except BaseException:  # nobody calls __aexit__ then
+            await self.close()
+            raise
         return self
 
     async def __aexit__(

@@ -214,7 +214,11 @@ class SyncFairQueue(Generic[P]):
         self.dead_letters = SyncDeadLetters(self._queue.dead_letters, self._portal)
 
     def __enter__(self) -> Self:
-        self.connect()
+        try:
+            self.connect()
+        except BaseException:  # nobody calls __exit__ then
+            self.close()
+            raise
         return self
 
     def __exit__(

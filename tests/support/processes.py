@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from fairqueue import FairQueue, Limit, Message, Worker
 from fairqueue.embedded.binary import server_binary
@@ -82,7 +84,7 @@ class Server:
 
     def command(self, *words: str | int | bytes) -> Any:
         """Runs one command on a connection of its own."""
-        with redis.Redis(port=self.port, protocol=2) as client:
+        with redis.Redis(port=self.port, protocol=2, retry=Retry(NoBackoff(), 0)) as client:
             return client.execute_command(*words)
 
     def kill(self) -> None:

@@ -77,6 +77,9 @@ class Settings:
     changed: tuple[str, ...]
 
 
+DECLARABLE = ("scheduler", "limits", "retry", "max_attempts", "max_crashes", "dead_letters")
+"""The settings that clients declare."""
+
 MAX_NOTE = 4_000  # characters of an error's text that are kept
 
 
@@ -208,13 +211,13 @@ class Calls:
 
         return self._call("audit_counters", decode, fix=int(fix))
 
-    def audit_clean(self, remains: Sequence[str], fix: bool) -> Call[list[list[str]]]:
+    def audit_clean(self, remains: Sequence[str]) -> Call[list[list[str]]]:
         """With no message left: keys that should be gone, as (kind, evidence)."""
 
         def decode(raw: list[Any]) -> list[list[str]]:
             return [replies.texts(found) for found in raw]
 
-        return self._call("audit_clean", decode, *((kind,) for kind in remains), fix=int(fix))
+        return self._call("audit_clean", decode, *((kind,) for kind in remains))
 
     def lock(self, duty: str, owner: str, ttl_ms: int) -> Call[bool]:
         """Takes or prolongs the lock of a duty; 0 gives it back."""
@@ -229,17 +232,23 @@ class Calls:
     # --- settings and dead letters ---------------------------------------------------------------------------
 
     def configure(
-        self, by: str, declared: dict[str, str], defaults: Sequence[tuple[str, int | None]]
+        self,
+        by: str,
+        declared: dict[str, str],
+        defaults: Sequence[tuple[str, int | None]],
+        restoring: bool = False,
     ) -> Call[Settings]:
-        """``declared`` holds what this client says (missing or '': nothing), ``defaults`` the limits' defaults."""
-        names = ("scheduler", "limits", "retry", "max_attempts", "max_crashes", "dead_letters")
+        """``declared`` holds what this client says (missing or '': nothing), ``defaults`` the limits' defaults.
+
+        ``restoring``: it gives back what the server has lost; who was faster is not overruled.
+        """
 
         def decode(raw: list[Any]) -> Settings:
             return Settings(replies.pairs(raw[0]), tuple(replies.texts(raw[1])))
 
         rows = [(name, "none" if default is None else default) for name, default in defaults]
-        values: dict[str, Argument] = {name: declared.get(name, "") for name in names}
-        return self._call("configure", decode, *rows, by=by, **values)
+        values: dict[str, Argument] = {name: declared.get(name, "") for name in DECLARABLE}
+        return self._call("configure", decode, *rows, by=by, restoring=int(restoring), **values)
 
     def set_limit(self, group: str, value: int | str) -> Call[bool]:
         return self._call("set_limit", bool, group=group, value=value)

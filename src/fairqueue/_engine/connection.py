@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
+_REPAIRS = 3  # an empty server in the place of ours lacks the scripts first and then the settings
 
 
 def pauses(first: float = _FIRST_PAUSE, longest: float = _LONGEST_PAUSE) -> Callable[[], float]:
@@ -129,8 +130,11 @@ class Connection:
     async def _exchange(self, calls: Sequence[Call[Any]]) -> list[Any]:
         commands = [self._words(call) for call in calls]
         answers = await self._send(commands)
-        for position in await self._repaired(answers):
-            (answers[position],) = await self._send([commands[position]])
+        for _ in range(_REPAIRS):
+            for position in (again := await self._repaired(answers)):
+                (answers[position],) = await self._send([commands[position]])
+            if not again:
+                break
         return [self._read(call, answer) for call, answer in zip(calls, answers, strict=True)]
 
     async def _send(self, commands: list[list[Any]]) -> list[Any]:

@@ -23,8 +23,15 @@ from fairqueue.errors import (
 SOCKET_TIMEOUT = 5.0  # longer than any script, shorter than a user's patience with a dead connection
 CONNECT_TIMEOUT = 3.0
 MAX_CONNECTIONS = 32
-# What the server says while it cannot serve us but soon will: all of it is worth another try.
-_PASSING = ("LOADING", "READONLY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "BUSY ", "MISCONF", "NOREPLICAS")
+# What the server says while it cannot serve us but soon will: all of it is worth another try. redis-py takes the
+# first word off the text of the errors it has a class for (LOADING is a ConnectionError).
+_PASSING = (
+    redis.exceptions.ReadOnlyError,
+    redis.exceptions.MasterDownError,
+    redis.exceptions.ClusterDownError,
+    redis.exceptions.TryAgainError,
+)
+_PASSING_WORDS = ("BUSY ", "MISCONF ", "NOREPLICAS ")
 _REFUSED = (redis.exceptions.AuthenticationError, redis.exceptions.AuthorizationError)
 TROUBLE = (redis.RedisError, OSError, EOFError)  # what an exchange may raise that is not a mistake of ours
 
@@ -59,7 +66,9 @@ def is_passing(error: BaseException) -> bool:
         return False
     if isinstance(error, redis.ConnectionError | redis.TimeoutError | OSError | EOFError):
         return True
-    return isinstance(error, redis.ResponseError) and str(error).startswith(_PASSING)
+    if isinstance(error, _PASSING):
+        return True
+    return isinstance(error, redis.ResponseError) and str(error).startswith(_PASSING_WORDS)
 
 
 def translated(error: Exception) -> Exception:

@@ -15,14 +15,15 @@ from typing import Any, TypeVar
 from fairqueue import embedded
 from fairqueue.codec import JsonCodec
 from fairqueue.config import Codec, Options
-from fairqueue.errors import ConfigurationError, FairQueueError
+from fairqueue.errors import ConfigurationError, FairQueueError, QueueFullError
 from fairqueue.limits import Limit, from_settings, to_settings
 from fairqueue.retry import RetryPolicy
 
 from .bell import Bell
-from .calls import Call, Calls, Settings, Stream
+from .calls import DECLARABLE, Call, Calls, Settings, Stream
 from .connection import Connection
 from .keys import key
+from .replies import text
 
 T = TypeVar("T")
 _log = logging.getLogger("fairqueue")
@@ -73,7 +74,7 @@ class Engine:
         self.calls = Calls(options.name, options.clock)
         self.codec: Codec = options.codec or JsonCodec()
         self.consumer_default = f"{socket.gethostname()}:{os.getpid()}"
-        self.connection = Connection(self._locate, self.calls.root, self._configure)
+        self.connection = Connection(self._locate, self.calls.root, self._restore)
         self.url = ""
         self.settings = Settings({}, ())
         self.retry = options.retry or RetryPolicy()
@@ -160,22 +161,46 @@ class Engine:
 
     async def _configure(self) -> None:
         declared, defaults = _declared(self.options)
-        call = self.calls.configure(self.consumer_default, declared, defaults)
-        settings = await self._evaluate(call)
+        try:
+            settings = await self._evaluate(self.calls.configure(self.consumer_default, declared, defaults))
+        except QueueFullError:
+            settings = await self._stored_already(declared)
         if settings.changed:
             _log.warning(
                 "namespace %r: this client's declaration replaced the stored %s",
                 self.options.name,
                 ", ".join(settings.changed),
             )
+        self._learn(settings)
+        if "limits" in settings.changed:
+            await self._wake_after_new_defaults()
+
+    async def _stored_already(self, declared: dict[str, str]) -> Settings:
+        """A full server takes no settings; who needs none stored can work, or the backlog would never drain."""
+        fields = await self.connection.command("HGETALL", key(self.calls.root, "settings"))
+        stored = {text(name): text(value) for name, value in fields.items()}
+        if not stored or any(stored.get(name) != value for name, value in declared.items()):
+            raise QueueFullError("the server is out of memory: it cannot store this client's settings")
+        return Settings(stored, ())
+
+    async def _restore(self) -> None:
+        """The server has lost the settings: it gets those this client knew, also what others had declared.
+
+        Else a client without declarations, if it were the first to speak, would lift the limits of all.
+        """
+        stored = self.settings.stored
+        known = {name: value for name, value in stored.items() if name in DECLARABLE}
+        defaults = _defaults(from_settings(stored.get("limits") or "[]"))
+        call = self.calls.configure(self.consumer_default, known, defaults, restoring=True)
+        self._learn(await self._evaluate(call))
+
+    def _learn(self, settings: Settings) -> None:
         self.settings = settings
         stored = settings.stored
         if self.options.limits is None:
             self.limits = from_settings(stored.get("limits") or "[]")
         if self.options.retry is None and stored.get("retry"):
             self.retry = RetryPolicy.from_settings(stored["retry"])
-        if "limits" in settings.changed:
-            await self._wake_after_new_defaults()
 
     async def _evaluate(self, call: Call[T]) -> T:
         """Runs a call that must not ask for settings itself; EVAL, because the server may have no script yet."""
@@ -239,7 +264,11 @@ def _declared(options: Options) -> tuple[dict[str, str], list[tuple[str, int | N
         declared["max_crashes"] = str(options.retry.max_crashes)
     if options.limits is not None:
         declared["limits"] = to_settings(options.limits)
-    return declared, [(limit.name, limit.default) for limit in options.limits or ()]
+    return declared, _defaults(options.limits or ())
+
+
+def _defaults(limits: Sequence[Limit]) -> list[tuple[str, int | None]]:
+    return [(limit.name, limit.default) for limit in limits]
 
 
 def _check_version(info: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 -- configure: settings have one owner, the server. What a client declares ('' means it declares nothing)
 -- replaces what is stored when it differs; the change is remembered for the doctor.
--- ARGV schema now:int by scheduler limits retry max_attempts max_crashes dead_letters
+-- ARGV schema now:int by restoring:int scheduler limits retry max_attempts max_crashes dead_letters
 -- ROWS name default
 -- REPLY the stored settings as a flat list, then the names that were changed
 local US = '\31'
@@ -16,6 +16,7 @@ if now == 0 then
 end
 
 local first_time = not stored_schema
+if restoring == 1 and not first_time then return { call('HGETALL', k.settings), {} } end
 local changed = {}
 
 local function declare(name, value, default)
