@@ -10,7 +10,7 @@ from typing import Any
 
 from fairqueue._engine.engine import Engine
 from fairqueue._engine.keys import US, key
-from fairqueue._engine.replies import Stored, pairs, texts
+from fairqueue._engine.replies import Stored, identity, pairs, text, texts
 from fairqueue.codec import BodyError, decode_payload, unpack_body
 from fairqueue.consuming import message_of
 from fairqueue.errors import ConfigurationError
@@ -270,6 +270,13 @@ async def workers(engine: Engine) -> list[WorkerState]:
             )
         )  # fmt: skip
     return sorted(states, key=lambda state: state.name)
+
+
+async def dirty_groups(engine: Engine) -> dict[tuple[str, str], str]:
+    """Groups that wait for reconcile, by limit and group id: ``dirty`` or, while it is rebuilt, ``closed``."""
+    raw = await engine.command("HGETALL", key(engine.calls.root, "dirty"))
+    states = raw.items() if isinstance(raw, dict) else _paired(raw)
+    return {identity(group): text(state) for group, state in states}
 
 
 def _paired(flat: list[Any]) -> list[tuple[Any, Any]]:

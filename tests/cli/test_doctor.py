@@ -62,7 +62,7 @@ async def test_a_dirty_group_is_shown_and_healed(place: Place) -> None:
         await queue.engine.command("HSET", where, group, "dirty")
         await queue.engine.command("SADD", key(queue.engine.calls.root, "groups"), group)
     before = place.run("doctor", "--json").json
-    assert before["dirty_groups"] == [{"group": "tenant/acme", "state": "dirty"}]
+    assert before["dirty_groups"] == [{"group": "tenant", "id": "acme", "state": "dirty"}]
     assert before["warnings"][0]["subject"] == "tenant/acme"
     assert place.run("doctor", "--fix", "--json").json["dirty_groups"] == []
 

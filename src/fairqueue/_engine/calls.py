@@ -211,13 +211,13 @@ class Calls:
 
         return self._call("audit_counters", decode, fix=int(fix))
 
-    def audit_clean(self, remains: Sequence[str]) -> Call[list[list[str]]]:
+    def audit_clean(self, remains: Sequence[str], fix: bool) -> Call[list[list[str]]]:
         """With no message left: keys that should be gone, as (kind, evidence)."""
 
         def decode(raw: list[Any]) -> list[list[str]]:
             return [replies.texts(found) for found in raw]
 
-        return self._call("audit_clean", decode, *((kind,) for kind in remains))
+        return self._call("audit_clean", decode, *((kind,) for kind in remains), fix=int(fix))
 
     def lock(self, duty: str, owner: str, ttl_ms: int) -> Call[bool]:
         """Takes or prolongs the lock of a duty; 0 gives it back."""

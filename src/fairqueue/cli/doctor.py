@@ -9,12 +9,11 @@ from typing import Any
 
 import click
 
-from fairqueue._engine.keys import US, key
 from fairqueue.cli.options import Common, common
 from fairqueue.cli.output import print_json, print_line, print_rows
+from fairqueue.inspect import dirty_groups
 from fairqueue.lease import from_ms
 from fairqueue.maintenance.auditor import Finding
-from fairqueue.queue import FairQueue
 
 FAILED = 1
 
@@ -26,7 +25,7 @@ class Diagnosis:
     checked: int = 0
     findings: list[Finding] = field(default_factory=list)
     left: list[Finding] = field(default_factory=list)
-    dirty: dict[str, str] = field(default_factory=dict)
+    dirty: dict[tuple[str, str], str] = field(default_factory=dict)
     eviction_policy: str = "noeviction"
     changed: tuple[str, str, datetime] | None = None
 
@@ -34,8 +33,8 @@ class Diagnosis:
     def warnings(self) -> list[tuple[str, str]]:
         """Subject and text of each."""
         found = [
-            (group, f"the group is {state}: a slot could not be freed, reconcile heals it")
-            for group, state in self.dirty.items()
+            (f"{limit}/{id_}", f"the group is {state}: a slot could not be freed, reconcile heals it")
+            for (limit, id_), state in self.dirty.items()
         ]
         if self.eviction_policy != "noeviction":
             text = (
@@ -66,11 +65,11 @@ async def _examine(common: Common, fix: bool) -> Diagnosis:
     async with common.queue() as queue:
         found = Diagnosis()
         report = await queue.audit(fix)
-        found.checked, found.findings = report.checked, report.findings
-        found.dirty = await _dirty(queue)
+        found.checked, found.findings = report.checked, list(report.findings)
+        found.dirty = await dirty_groups(queue.engine)
         if fix and found.dirty:
             await queue.reconcile()
-            found.dirty = await _dirty(queue)
+            found.dirty = await dirty_groups(queue.engine)
         # Only a second look tells whether it is right now.
         found.left = (await queue.audit()).findings if fix and report.findings else report.findings
         found.findings += [one for one in found.left if _known_by(one) not in map(_known_by, found.findings)]
@@ -78,13 +77,6 @@ async def _examine(common: Common, fix: bool) -> Diagnosis:
         found.eviction_policy = str(info.get("maxmemory_policy", "noeviction"))
         found.changed = _last_change(queue.engine.settings.stored)
         return found
-
-
-async def _dirty(queue: FairQueue[Any]) -> dict[str, str]:
-    """Groups that wait for reconcile, and how they stand."""
-    raw = await queue.engine.command("HGETALL", key(queue.engine.calls.root, "dirty"))
-    pairs = raw.items() if isinstance(raw, dict) else zip(raw[::2], raw[1::2], strict=True)
-    return {group.decode().replace(US, "/"): state.decode() for group, state in pairs}
 
 
 def _last_change(stored: dict[str, str]) -> tuple[str, str, datetime] | None:
@@ -115,7 +107,9 @@ def _as_json(common: Common, found: Diagnosis) -> dict[str, Any]:
             for one, fixed in _states(found)
         ],
         "warnings": [{"subject": subject, "text": text} for subject, text in found.warnings],
-        "dirty_groups": [{"group": group, "state": state} for group, state in found.dirty.items()],
+        "dirty_groups": [
+            {"group": limit, "id": id_, "state": state} for (limit, id_), state in found.dirty.items()
+        ],
         "eviction_policy": found.eviction_policy,
         "settings_changed": changed
         and {"settings": changed[0].split(","), "by": changed[1], "at": changed[2]},

@@ -60,10 +60,10 @@ async def audit(engine: Engine, fix: bool = False) -> AuditReport:
         await _walk(engine, report, "dead", fix, tenant)
     for check, subject, evidence in await engine.run(engine.calls.audit_counters(fix)):
         report.findings.append(Finding(check, subject.replace(US, "/"), evidence))
-    await _check_clean(engine, report)
     if fix and report.findings:
         await reclaim(engine)
         await reconcile(engine)
+    await _check_clean(engine, report, fix)
     return report
 
 
@@ -92,7 +92,7 @@ async def _members(engine: Engine, kind: str, command: str) -> AsyncIterator[str
             return
 
 
-async def _check_clean(engine: Engine, report: AuditReport) -> None:
+async def _check_clean(engine: Engine, report: AuditReport, fix: bool) -> None:
     """With no message left only a documented set of keys may be there."""
-    found = await engine.run(engine.calls.audit_clean(sorted(REMAINS)))
+    found = await engine.run(engine.calls.audit_clean(sorted(REMAINS), fix))
     report.findings.extend(Finding("CLEAN", kind, evidence) for kind, evidence in found)

@@ -41,11 +41,26 @@ for i = 1, #slots, 2 do
   end
 end
 
+-- Slots promised to woken lanes; one that takes no turns would keep its slot from everybody for good.
+local function promised(pool)
+  local woken = 0
+  for _, name in ipairs(call('HKEYS', woken_key(pool, group))) do
+    local lane = lane_of(name)
+    if call('ZSCORE', k.ring(lane.scope), name) then
+      woken = woken + 1
+    else
+      found('MOVES', 'lane' .. US .. name, 'a slot of ' .. string.gsub(group, US, '/') .. ' is promised to the lane but it takes no turns')
+      if fix == 1 then hand_back(lane) end
+    end
+  end
+  return woken
+end
+
 if cursor == '0' then
   local limit = limit_of(group)
   for _, pool in ipairs(call('SMEMBERS', k.waiters(group))) do
     local waiting = call('ZCARD', k.ring(group_scope(pool, group)))
-    local woken = call('HLEN', woken_key(pool, group))
+    local woken = promised(pool)
     local room = limit and limit - held or math.huge
     if waiting > 0 and room > woken then
       local evidence = waiting .. ' tenants wait in pool ' .. pool .. ', room ' .. tostring(room) .. ', woken ' .. woken

@@ -40,6 +40,7 @@ for i = 1, #entries, 2 do
     found('OWNER', mid, 'the lease record cannot be read')
   elseif not h then
     found('OWNER', mid, 'there is a lease record but no message')
+    if fix == 1 then put_header(mid, salvage_header(lease.lane, lease.token, lease.attempt)) end
   elseif h.state ~= 'f' then
     found('OWNER', mid, 'there is a lease record but the message is not in flight')
   else
@@ -47,7 +48,7 @@ for i = 1, #entries, 2 do
   end
   if not call('ZSCORE', k.deadlines, mid) then
     found('OWNER', mid, 'the lease has no deadline')
-  elseif fix == 1 and (not h or h.state ~= 'f') then
+  elseif fix == 1 and h and h.state ~= 'f' then
     call('ZADD', k.deadlines, int(now), mid)
   end
 end

@@ -46,7 +46,9 @@ end
 for i = 1, kind == 's' and 0 or #entries, 2 do
   local text = call('HGET', k.head, entries[i])
   local h = unpack_header(text)
-  if not text or (state and h and h.state ~= state) then
+  -- a running message whose header was destroyed: the walk over the leases names it and writes it again
+  local running = not text and kind ~= 'd' and call('HEXISTS', k.leases, entries[i]) == 1
+  if not running and not text or (state and h and h.state ~= state) then
     found(check, entries[i], evidence)
     if fix == 1 and kind ~= 't' then call(remove, key, entries[i]) end
     if fix == 1 and kind == 't' then call('ZADD', key, int(now), entries[i]) end -- reclaim drops it with its slots

@@ -26,6 +26,7 @@ for i = 1, #members, 2 do
   local names = call('ZRANGE', k.ring(scope), 0, MAX_LANES - 1)
   if #names == 0 then
     found('MOVES', members[i], 'the tenant takes turns in pool ' .. of .. ' but has no claimable lane')
+    if fix == 1 then tenant_changed(lane_of(members[i] .. US .. 'none' .. US .. of)) end
   end
   for _, name in ipairs(names) do
     local size = try('ZCARD', k.lane(name))
@@ -34,7 +35,6 @@ for i = 1, #members, 2 do
       if fix == 1 then call('UNLINK', k.lane(name)) end
     elseif size == 0 then
       found('MOVES', 'lane' .. US .. name, 'the lane takes turns but has nothing ready')
-      if fix == 1 then lane_emptied(lane_of(name)) end
     end
     for _, mid in ipairs(failed(size) and {} or call('ZRANGE', k.lane(name), 0, 9)) do
       local h = unpack_header(call('HGET', k.head, mid))
@@ -43,6 +43,7 @@ for i = 1, #members, 2 do
         if fix == 1 then call('ZREM', k.lane(name), mid) end
       end
     end
+    if fix == 1 then lane_emptied(lane_of(name)) end
   end
 end
 if fix == 1 then flush_moves() end

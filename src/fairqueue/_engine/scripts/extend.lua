@@ -13,20 +13,13 @@ local mids = {}
 for at = ROWS_AT, #ARGV, ROW do mids[#mids + 1] = ARGV[at] end
 local leases, heads = get_many(k.leases, mids), get_many(k.head, mids)
 
-local function rewrite(mid, h)
-  call('HSET', k.leases, mid, pack_lease({
-    token = h.token, consumer = consumer, claimed_at = h.moved_at, attempt = h.attempt,
-    max_attempts = h.max_attempts ~= '' and h.max_attempts or settings[3], max_crashes = settings[4], lane = h.lane,
-  }))
-end
-
 local reply, deadlines = {}, {}
 for i, mid in ipairs(mids) do
   local token = ARGV[ROWS_AT + (i - 1) * ROW + 1]
   local lease, h = unpack_lease(leases[i]), unpack_header(heads[i])
   local ours = lease and lease.token == token and (not h or h.state == 'f')
   if not lease and h and h.state == 'f' and h.token == token then
-    rewrite(mid, h)
+    call('HSET', k.leases, mid, pack_lease(lease_of_header(h, consumer)))
     ours = true
   end
   reply[i] = ours and int(now + visibility) or '0'

@@ -37,10 +37,7 @@ local function check_slots(mid, lease)
 end
 
 local function rewritten(mid, h)
-  local lease = {
-    token = h.token, consumer = '', claimed_at = h.moved_at, attempt = h.attempt, max_attempts = h.max_attempts,
-    max_crashes = settings[4], lane = h.lane,
-  }
+  local lease = lease_of_header(h, '')
   call('HSET', k.leases, mid, pack_lease(lease))
   give_back(mid, 'lease')
   return lease

@@ -13,6 +13,9 @@ local function not_waiting(lane, group)
   if not call('ZSCORE', k.ring(group_scope(lane.pool, group)), lane.tenant) then
     return 'the lane waits at ' .. named .. ' but its tenant is not on the list there'
   end
+  if call('SISMEMBER', k.waiters(group), lane.pool) == 0 then
+    return 'the lane waits at ' .. named .. ' but its pool is not known there'
+  end
 end
 
 -- A lane with ready messages takes turns or waits; a tenant with lanes that take turns takes turns itself.

@@ -12,6 +12,14 @@ local function unpack_lease(text)
   }
 end
 
+-- The record of a message in flight whose own was destroyed, from what its header knows.
+local function lease_of_header(h, consumer)
+  return {
+    token = h.token, consumer = consumer, claimed_at = h.moved_at, attempt = h.attempt,
+    max_attempts = h.max_attempts ~= '' and h.max_attempts or settings[3], max_crashes = settings[4], lane = h.lane,
+  }
+end
+
 local function pack_lease(l)
   return table.concat({
     l.token, l.consumer, l.claimed_at, l.attempt, l.max_attempts or '', l.max_crashes or '', l.lane,

@@ -1,0 +1,27 @@
+"""``python -m tests.guards [path...]``: every guard with its counter-proof, as a table.
+
+Exit status 0 when every test passes on the code as it is and fails without its guard, else 1.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from tests.guards.runner import run
+from tests.guards.table import printed
+
+HERE = Path(__file__).resolve().parent
+
+
+def main(paths: list[str]) -> int:
+    started = time.monotonic()
+    collected = run(paths or [str(HERE)])
+    print(printed(collected))
+    print(f"{time.monotonic() - started:.0f} s")
+    return 0 if collected.proven else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

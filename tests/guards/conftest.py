@@ -1,0 +1,32 @@
+"""Every test here runs on the code as it is, or, when a counter-proof asks for it, without one guard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from tests.guards.mutate import Mutation, MutationError, changed_scripts
+
+
+@pytest.fixture(autouse=True)
+def variant(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Installs the mutation the test is run with, if any, before anything else of the test exists."""
+    mutation: Mutation | None = getattr(request, "param", None)
+    if mutation is None:
+        yield
+        return
+    with mutation.installed():
+        _give_to_server(request.getfixturevalue("server"))
+        yield
+
+
+def _give_to_server(url: str) -> None:
+    """A script that does not compile would fail every test, and prove nothing."""
+    with redis.Redis.from_url(url) as server:
+        for script in changed_scripts():
+            try:
+                server.script_load(script.source)
+            except redis.ResponseError as error:
+                raise MutationError(f"{script.name} does not compile: {error}") from error

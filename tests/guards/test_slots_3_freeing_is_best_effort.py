@@ -1,0 +1,151 @@
+"""Rule 3 of slots: freeing a slot is best-effort cleanup and never blocks the transition; a dirty group parks nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairqueue import Lease, Limit, RetryPolicy
+from fairqueue.testing import ManualClock, drain, faults
+from tests.conftest import MakeQueue
+from tests.guards.mutate import without
+from tests.guards.proof import guard
+from tests.guards.scenario import Queue, claimed, drop_key, held, put_slot, state, told
+
+SURVIVED = without(
+    "surviving a freeing that fails", "includes/slots.lua", "reply = try('HDEL'", "reply = call('HDEL'"
+)
+ONE = [Limit("tenant", default=1)]
+
+
+async def one_in_flight(make_queue: MakeQueue, **options: Any) -> tuple[Queue, Lease[Any]]:
+    """A lease whose slot can no longer be freed: the key of its group holds another type."""
+    queue = await make_queue(limits=ONE, **options)
+    await queue.enqueue("payload", tenant="a", id="m")
+    (lease,) = await queue.claim()
+    await faults.wrong_type(queue, "slots", "tenant", "a")
+    return queue, lease
+
+
+async def leave_a_readable_leak(queue: Queue) -> None:
+    """The key is readable again, but the slot that could not be freed is still in it."""
+    await drop_key(queue, "slots", "tenant", "a")
+    await put_slot(queue, "tenant", "a", ("a", "m"), "the token it had")
+
+
+@guard("slots 3", "a completed message whose slot cannot be freed never runs again", SURVIVED)
+async def test_completing_while_freeing_fails_never_runs_it_again(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue, lease = await one_in_flight(make_queue)
+    assert await told(lease.complete()) == "done"
+    clock.advance(31)
+    await queue.reclaim()
+    assert await drain(queue) == []
+    await queue.reconcile()
+
+
+@guard("slots 3", "a retry keeps the advanced attempt although its slot cannot be freed", SURVIVED)
+async def test_a_retry_while_freeing_fails_keeps_the_attempt(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue, lease = await one_in_flight(make_queue, retry=RetryPolicy.fixed(5))
+    assert await told(lease.fail("oops")) == "retried"
+    clock.advance(5)
+    (again,) = await queue.claim()
+    assert again.message.attempt == 2
+
+
+@guard("slots 3", "a reclaim still requeues although the slot cannot be freed", SURVIVED)
+async def test_a_reclaim_while_freeing_fails_still_requeues(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue, _ = await one_in_flight(make_queue)
+    clock.advance(31)
+    report = await told(queue.reclaim())
+    assert getattr(report, "reclaimed", report) == [("a", "m")]
+    assert [message.payload for message in await drain(queue)] == ["payload"]
+
+
+@guard("slots 3", "a release goes through although the slot cannot be freed", SURVIVED)
+async def test_a_release_while_freeing_fails_goes_through(make_queue: MakeQueue) -> None:
+    queue, lease = await one_in_flight(make_queue)
+    assert await told(lease.release()) == "released"
+    assert await claimed(queue) == ["m"]
+
+
+@guard("slots 3", "a message dies although its slot cannot be freed", SURVIVED)
+async def test_a_dead_letter_while_freeing_fails_goes_through(make_queue: MakeQueue) -> None:
+    queue, lease = await one_in_flight(make_queue)
+    assert await told(lease.dead_letter("enough")) == "dead"
+    assert await state(queue, "a", "m") == "dead"
+    await queue.reconcile()
+
+
+@guard(
+    "slots 3",
+    "a slot that cannot be freed is counted",
+    without("the count", "includes/slots.lua", "failures = failures + #mids", "failures = 0"),
+)
+async def test_a_failed_freeing_is_counted(make_queue: MakeQueue) -> None:
+    queue, lease = await one_in_flight(make_queue)
+    await lease.complete()
+    assert (await queue.stats()).totals.freed_late == 1
+    await queue.reconcile()
+
+
+@guard(
+    "slots 3",
+    "nobody is parked at a group with a slot that could not be freed: the next claim heals it",
+    without(
+        "marking the group dirty",
+        "includes/slots.lua",
+        "failures = failures + #mids\n      mark_dirty(group, 'dirty')",
+        "failures = failures + #mids",
+    ),
+    without(
+        "telling that the full group is dirty",
+        "includes/claim_admit.lua",
+        "return group, gate.dirty end",
+        "return group, false end",
+    ),
+    without(
+        "reconciling before anybody is parked",
+        "includes/claim_pick.lua",
+        "if must_reconcile then",
+        "if false then",
+    ),
+    without(
+        "the client's repair of the groups a claim names",
+        "fairqueue.consuming:Consumer._exchange",
+        "await repair_groups(self._engine, dirty)",
+        "pass",
+    ),
+)
+async def test_nobody_is_parked_at_a_dirty_group(make_queue: MakeQueue) -> None:
+    queue, lease = await one_in_flight(make_queue)
+    await lease.complete()
+    await leave_a_readable_leak(queue)
+    await queue.enqueue("next", tenant="a", id="next")
+    assert await claimed(queue) == ["next"]
+    assert await held(queue, "tenant", "a") == 1
+
+
+@guard(
+    "slots 3",
+    "whoever waits at a group that becomes dirty is sent to find out",
+    without(
+        "sending a waiting lane back",
+        "includes/slots.lua",
+        "wake_prober(group)",
+        "do local _ = wake_prober end",
+    ),
+)
+async def test_waiters_at_a_group_that_becomes_dirty_are_served(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=ONE)
+    await queue.enqueue("payload", tenant="a", id="m")
+    await queue.enqueue("next", tenant="a", id="next")
+    (lease,) = await queue.claim()
+    assert await claimed(queue) == []  # the next one is parked at the full group
+    await faults.wrong_type(queue, "slots", "tenant", "a")
+    await lease.complete()
+    assert await claimed(queue) == ["next"]

@@ -1,0 +1,220 @@
+"""Rule 5 of slots: reconcile makes slots and deadlines equal to the leases again."""
+
+from __future__ import annotations
+
+from fairqueue import Limit
+from fairqueue._engine.keys import join
+from fairqueue.maintenance.reconciler import Healed
+from fairqueue.maintenance.service import Maintenance
+from fairqueue.testing import ManualClock, faults
+from tests.conftest import MakeQueue
+from tests.guards.mutate import without
+from tests.guards.proof import guard
+from tests.guards.scenario import Queue, claimed, held, leases_of, put_slot, slots
+from tests.support.waiting import eventually
+
+ORGS = [Limit("tenant", default=5), Limit("org", default=1, key="org")]
+ONE = [Limit("tenant", default=1)]
+GROUP = "reconcile_group.lua"
+LEASES = "reconcile_leases.lua"
+
+
+@guard(
+    "slots 5",
+    "reconcile removes a slot without a lease",
+    without("the removal", GROUP, "many('HDEL', k.slots(group), ghosts)", ""),
+)
+async def test_reconcile_removes_ghosts(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=ONE)
+    await faults.leak_slot(queue, "tenant", "a", "ghost")
+    report = await queue.reconcile()
+    assert report.freed == [Healed("a", "ghost", "slot", ("tenant", "a"))]
+    assert await held(queue, "tenant", "a") == 0
+
+
+@guard(
+    "slots 5",
+    "reconcile spares the slots of leases",
+    without(
+        "asking the leases",
+        GROUP,
+        "if not lease or lease.token ~= entries[i + 1] or not lists(lease) then",
+        "if true then",
+    ),
+)
+async def test_reconcile_spares_live_slots(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=ORGS)
+    await queue.enqueue(1, tenant="a", id="m", metadata={"org": "x"})
+    assert await claimed(queue) == ["m"]
+    report = await queue.reconcile()
+    assert (report.freed, report.restored) == ([], [])
+    assert await held(queue, "org", "x") == await held(queue, "tenant", "a") == 1
+
+
+@guard(
+    "slots 5",
+    "reconcile gives a lease its missing slot back",
+    without("the slot", LEASES, "call('HSET', k.slots(group), mid, lease.token)", ""),
+)
+async def test_reconcile_gives_missing_slots_back(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=ONE)
+    await queue.enqueue(1, tenant="a", id="m")
+    await queue.enqueue(2, tenant="a", id="next")
+    assert await claimed(queue) == ["m"]
+    await faults.delete(queue, "slot", "a", "m")
+    assert (await queue.reconcile()).restored == [Healed("a", "m", "slot", ("tenant", "a"))]
+    assert await claimed(queue) == []
+
+
+@guard(
+    "slots 5",
+    "a deadline deleted by hand comes back",
+    without("the deadline", LEASES, "call('ZADD', k.deadlines, int(now + visibility), mid)", ""),
+)
+async def test_a_deleted_deadline_comes_back(make_queue: MakeQueue, clock: ManualClock) -> None:
+    queue = await make_queue(limits=ONE)
+    await queue.enqueue(1, tenant="a", id="m")
+    assert await claimed(queue) == ["m"]
+    await faults.delete(queue, "deadline", "a", "m")
+    assert (await queue.reconcile()).restored == [Healed("a", "m", "deadline")]
+    clock.advance(31)
+    assert (await queue.reclaim()).reclaimed == [("a", "m")]
+
+
+@guard(
+    "slots 5",
+    "a lease record that cannot be read is written again from the header",
+    without("the new record", LEASES, "if not lease and in_flight then", "if false then"),
+)
+async def test_an_unreadable_lease_is_written_again(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=ONE)
+    await queue.enqueue(1, tenant="a", id="m")
+    (lease,) = await queue.claim()
+    await faults.overwrite(queue, "lease", "a", "m", b"not a lease")
+    await queue.reconcile()
+    assert await leases_of(queue) == {"a/m": lease.token}
+    assert await slots(queue, "tenant", "a") == {"a/m": lease.token}
+
+
+@guard(
+    "slots 5",
+    "a slot left in group A while the lease lists B: A is healed, B is untouched",
+    without("asking whether the lease lists the group", GROUP, " or not lists(lease) then", " then"),
+)
+async def test_a_slot_in_a_group_the_lease_does_not_list(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=ORGS)
+    await queue.enqueue(1, tenant="a", id="m", metadata={"org": "B"})
+    (lease,) = await queue.claim()
+    await put_slot(queue, "org", "A", ("a", "m"), lease.token)
+    report = await queue.reconcile()
+    assert [healed.group for healed in report.freed] == [("org", "A")]
+    assert await slots(queue, "org", "A") == {}
+    assert await slots(queue, "org", "B") == {"a/m": lease.token}
+
+
+@guard(
+    "slots 5",
+    "a slot of an earlier delivery is no slot of the lease",
+    without("comparing the tokens", GROUP, " or lease.token ~= entries[i + 1] or", " or"),
+)
+async def test_a_slot_with_the_token_of_an_earlier_delivery(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=ORGS)
+    await queue.enqueue(1, tenant="a", id="m", metadata={"org": "B"})
+    (lease,) = await queue.claim()
+    await put_slot(queue, "org", "B", ("a", "m"), "00000000.0.earlier")
+    report = await queue.reconcile()
+    assert [healed.group for healed in report.freed] == [("org", "B")]
+    assert await slots(queue, "org", "B") == {"a/m": lease.token}
+
+
+@guard(
+    "slots 5",
+    "a group that is being rebuilt is closed: nobody comes in before its leases are counted again",
+    without("the closing", GROUP, "call('HSET', k.dirty, group, 'closed')", ""),
+)
+async def test_a_group_under_repair_is_closed(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=ONE)
+    await queue.enqueue(1, tenant="a", id="m")
+    assert await claimed(queue) == ["m"]
+    await faults.wrong_type(queue, "slots", "tenant", "a")
+    await queue.engine.run(
+        queue.engine.calls.reconcile_group(join("tenant", "a"), "0")
+    )  # whoever ran it dies
+    await queue.enqueue(2, tenant="a", id="next")
+    assert await claimed(queue) == []
+    assert await held(queue, "tenant", "a") == 1
+
+
+@guard(
+    "slots 5",
+    "a group that was rebuilt is open again, and whoever waits is woken",
+    without("the opening", "reconcile_open.lua", "call('HDEL', k.dirty, group)", ""),
+    without("the waking", "reconcile_open.lua", "wake(group)", ""),
+)
+async def test_a_rebuilt_group_opens_and_wakes(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=ONE)
+    await faults.leak_slot(queue, "tenant", "a", "ghost")
+    await queue.enqueue(1, tenant="a", id="m")
+    assert await claimed(queue) == []  # parked
+    await faults.wrong_type(queue, "slots", "tenant", "a")
+    assert (await queue.reconcile()).rebuilt == [("tenant", "a")]
+    assert await queue.engine.command("EXISTS", queue.engine.calls.root + "dirty") == 0
+    assert await claimed(queue) == ["m"]
+
+
+async def expire_one(queue: Queue, clock: ManualClock, number: int) -> None:
+    """A lease that expires, and the maintenance that runs has taken it back."""
+    await queue.enqueue(number, tenant="b", id=f"b{number}")
+    (lease,) = await queue.claim()
+    clock.advance(1)
+    await eventually(lambda: _is_ready(queue, lease.message.id), "the expired lease to be taken back")
+    await queue.complete_many([lease])
+
+
+async def _is_ready(queue: Queue, id_: str) -> bool:
+    info = await queue.get("b", id_)
+    return info is not None and info.state.value == "ready"
+
+
+@guard(
+    "slots 5",
+    "at interval 0 reconcile does nothing by itself; calling it always works",
+    without(
+        "the meaning of interval 0",
+        "fairqueue.maintenance.service:Maintenance.start",
+        "if interval > 0",
+        "if True",
+    ),
+)
+async def test_reconcile_does_nothing_at_interval_0(make_queue: MakeQueue, clock: ManualClock) -> None:
+    queue = await make_queue(limits=ONE, visibility_timeout=0.5, reclaim_interval=0.02, reconcile_interval=0)
+    await faults.leak_slot(queue, "tenant", "a", "ghost")
+    maintenance = Maintenance(queue.engine)
+    await maintenance.start()
+    try:
+        for number in range(3):  # the other duties have had their turns
+            await expire_one(queue, clock, number)
+        assert await held(queue, "tenant", "a") == 1
+    finally:
+        await maintenance.stop()
+    assert len((await queue.reconcile()).freed) == 1
+
+
+@guard(
+    "slots 5",
+    "one worker at a time reconciles, and the lock of one that died expires",
+    without("asking who holds the lock", "lock.lua", "if holder and holder ~= owner then return 0 end", ""),
+    without(
+        "the lock's expiry", "lock.lua", "call('SET', key, owner, 'PX', int(ttl))", "call('SET', key, owner)"
+    ),
+)
+async def test_one_worker_at_a_time_reconciles(make_queue: MakeQueue) -> None:
+    queue = await make_queue()
+
+    async def taken_by(owner: str, ttl_ms: int) -> bool:
+        return await queue.engine.run(queue.engine.calls.lock("reconcile", owner, ttl_ms))
+
+    assert await taken_by("one", 60_000)
+    assert not await taken_by("another", 60_000)
+    assert await taken_by("one", 30)  # its own it may prolong
+    await eventually(lambda: taken_by("another", 60_000), "the lock to expire", deadline=3)
