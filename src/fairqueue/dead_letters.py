@@ -123,7 +123,7 @@ class DeadLetters:
             start += _PAGE
 
     async def _entries(self, tenant: str, cursor: str | None, limit: int) -> builtins.list[tuple[str, int]]:
-        if cursor is not None and not cursor.isdigit():
+        if cursor is not None and not (cursor.isascii() and cursor.isdigit()):
             raise ConfigurationError(f"expected cursor to be one that list() returned, got {cursor!r}")
         after = "-inf" if cursor is None else f"({cursor}"
         raw = await self._engine.command(

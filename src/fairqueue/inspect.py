@@ -141,7 +141,7 @@ def _cursor(cursor: str | None, stages: list[str]) -> tuple[str, str]:
         stage, inner = json.loads(cursor)
         if stage in stages and isinstance(inner, str):
             return stage, inner
-    except ValueError:
+    except (ValueError, TypeError):  # no JSON, or not a pair
         pass
     raise ConfigurationError(f"expected cursor to be one that messages() returned, got {cursor!r}")
 

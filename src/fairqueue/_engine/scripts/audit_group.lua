@@ -49,7 +49,8 @@ local function promised(pool)
     if call('ZSCORE', k.ring(lane.scope), name) then
       woken = woken + 1
     else
-      found('MOVES', 'lane' .. US .. name, 'a slot of ' .. string.gsub(group, US, '/') .. ' is promised to the lane but it takes no turns')
+      local named = string.gsub(group, US, '/')
+      found('MOVES', 'lane' .. US .. name, 'a slot of ' .. named .. ' is promised to the lane but it takes no turns')
       if fix == 1 then hand_back(lane) end
     end
   end

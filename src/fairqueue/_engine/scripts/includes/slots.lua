@@ -39,12 +39,8 @@ end
 local function wake_freed()
   local idle = {}
   for group in pairs(freed) do
-    if dirty_state(group) then
-      wake_prober(group)
-    else
-      wake(group)
-      if call('EXISTS', k.slots(group), k.waiters(group)) == 0 then idle[#idle + 1] = group end
-    end
+    wake(group)
+    if not dirty_state(group) and call('EXISTS', k.slots(group), k.waiters(group)) == 0 then idle[#idle + 1] = group end
   end
   many('SREM', k.groups, idle)
 end

@@ -70,12 +70,21 @@ local function wake_one(pool, group)
   return 1
 end
 
--- Wakes as many as the group has room for. Groups under repair wake all when they open.
+-- One lane a pool goes back to its ring although nothing is known to be free: it finds the group that cannot be
+-- trusted and has it reconciled.
+local function wake_prober(group, pools)
+  for _, pool in ipairs(pools) do
+    if call('EXISTS', woken_key(pool, group)) == 0 then wake_one(pool, group) end
+  end
+end
+
+-- Wakes as many as the group has room for; a group under repair wakes the others when it opens.
 local function wake(group)
   local pools = call('SMEMBERS', k.waiters(group))
-  if #pools == 0 or dirty_state(group) then return end
+  if #pools == 0 then return end
   local held, limit = held_in(group), limit_of(group)
-  if not held then return mark_dirty(group, 'dirty') end
+  if not held then mark_dirty(group, 'dirty') end
+  if dirty_state(group) then return wake_prober(group, pools) end
   for _, pool in ipairs(pools) do
     local room = (limit and limit - held or math.huge) - call('HLEN', woken_key(pool, group))
     while room > 0 and wakes < most_wakes do
@@ -84,14 +93,6 @@ local function wake(group)
       room = room - woken
     end
     group_idle(pool, group)
-  end
-end
-
--- One lane a pool goes back to its ring although nothing was freed: it finds the dirty group and has it
--- reconciled.
-local function wake_prober(group)
-  for _, pool in ipairs(call('SMEMBERS', k.waiters(group))) do
-    if call('EXISTS', woken_key(pool, group)) == 0 then wake_one(pool, group) end
   end
 end
 
