@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fairqueue.errors import FairQueueError, QueueUnavailableError
+from fairqueue.errors import QueueUnavailableError
 
 from .calls import Call
 from .script import load_all
@@ -63,9 +63,8 @@ class Connection:
         self._redis: Redis | None = None
         self._url = ""
         self._exchanges: set[asyncio.Task[Any]] = set()
-        self.lost_at: float | None = (
-            None  # monotonic instant of the last trouble, for those who must wait after it
-        )
+        self.lost_at: float | None = None
+        """Monotonic instant at which the server was last known to be away, for those who must wait after an outage."""
 
     async def run(self, call: Call[T], patience: float | None = None) -> T:
         """Sends one call.
@@ -110,18 +109,33 @@ class Connection:
     async def _persist(self, once: Callable[[], Awaitable[T]], patience: float) -> T:
         from . import driver
 
-        give_up, pause = time.monotonic() + patience, pauses()
+        asked, pause = time.monotonic(), pauses()
+        give_up = asked + patience
         while True:
             try:
-                return await once()
-            except FairQueueError as error:
-                if not isinstance(error, QueueUnavailableError) or time.monotonic() > give_up:
+                answer = await once()
+            except QueueUnavailableError:  # the embedded server did not come up
+                self.note_trouble()
+                if time.monotonic() > give_up:
                     raise
             except driver.TROUBLE as error:
-                if not driver.is_passing(error) or time.monotonic() > give_up:
+                if not driver.is_passing(error):
                     raise driver.translated(error) from error
-            self.note_trouble()
+                await self._note_passing(error)
+                if time.monotonic() > give_up:
+                    raise driver.translated(error) from error
+            else:
+                if self.lost_at is not None and self.lost_at >= asked:
+                    self.note_trouble()  # it was away until now: whoever waits after an outage counts from here
+                return answer
             await asyncio.sleep(pause())
+
+    async def _note_passing(self, error: Exception) -> None:
+        from . import driver
+
+        self.note_trouble()
+        if self._redis is not None and driver.is_broken(error):
+            await driver.drop_idle(self._redis)
 
     def note_trouble(self) -> None:
         """The server could not be used just now."""

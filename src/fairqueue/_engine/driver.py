@@ -5,6 +5,7 @@ Imported at the first call: redis-py takes longer to import than all the rest of
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import redis
@@ -71,6 +72,11 @@ def is_passing(error: BaseException) -> bool:
     return isinstance(error, redis.ResponseError) and str(error).startswith(_PASSING_WORDS)
 
 
+def is_broken(error: BaseException) -> bool:
+    """Did the connection fail, not the server refuse?"""
+    return not isinstance(error, redis.ResponseError | redis.exceptions.BusyLoadingError)
+
+
 def translated(error: Exception) -> Exception:
     """The server's error as one of ours."""
     text = str(error)
@@ -86,6 +92,12 @@ def translated(error: Exception) -> Exception:
     if is_passing(error):
         return QueueUnavailableError(f"the server cannot be used: {text or type(error).__name__}")
     return FairQueueError(f"the server refused a command: {text}")
+
+
+async def drop_idle(client: Redis) -> None:
+    """Closes the connections that nobody uses: those of a pool die together, and each would cost a timeout of its own."""
+    with contextlib.suppress(*TROUBLE):
+        await client.connection_pool.disconnect(inuse_connections=False)
 
 
 async def send(client: Redis, words: list[Any]) -> Any:

@@ -8,6 +8,7 @@ import logging
 import os
 import secrets
 import socket
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -80,6 +81,9 @@ class Engine:
         self.retry = options.retry or RetryPolicy()
         self.limits: tuple[Limit, ...] = options.limits or ()
         self._server: embedded.EmbeddedServer | None = None
+        self._ensured_at = (
+            0.0  # when the embedded server was last seen to run; asked again after trouble since
+        )
         self._bells: dict[tuple[str, ...], Bell] = {}
         self._connecting: asyncio.Lock | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -135,7 +139,8 @@ class Engine:
             self._server = await embedded.start(url.path)
             _log.info("fairqueue uses the embedded server at %s", self._server.path)
             self.url = self._server.url
-        elif self.connection.lost_at is not None:
+        elif (self.connection.lost_at or 0) > self._ensured_at:
+            self._ensured_at = time.monotonic()
             self.url = await asyncio.to_thread(self._server.ensure)
         return self.url
 

@@ -1,0 +1,120 @@
+"""Connections that carry nothing any more, and connections that break: noticed in bounded time, never for good."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from fairqueue import FairQueue
+from fairqueue._engine import driver
+from tests.conftest import MakeQueue
+from tests.support.proxy import Proxy, delay
+from tests.support.waiting import eventually
+
+BOUND = 10.0  # seconds within which a silently dead connection is left for a new one
+
+
+async def busy(queue: FairQueue[Any], connections: int, proxy: Proxy) -> None:
+    """Opens that many pooled connections, all idle afterwards."""
+    proxy.next("totals", delay(0.05), times=connections)
+    await asyncio.gather(*(queue.stats() for _ in range(connections)))
+    assert proxy.connections >= connections
+
+
+@pytest.mark.parametrize("connections", [1, 6])
+async def test_a_call_on_a_silently_dead_connection_takes_a_new_one(
+    make_queue: MakeQueue, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, connections: int
+) -> None:
+    """However many dead ones the pool has: they died together, and one by one each would cost a timeout."""
+    timeout = 0.5
+    monkeypatch.setitem(driver.open_redis.__kwdefaults__, "socket_timeout", timeout)
+    queue = await make_queue(url=proxy.url)
+    await busy(queue, connections, proxy)
+    proxy.silence()
+    began = time.monotonic()
+    assert (await queue.enqueue(1, tenant="a")).created
+    assert [lease.message.payload for lease in await queue.claim()] == [1]
+    await asyncio.gather(*(queue.stats() for _ in range(connections)))
+    assert timeout <= time.monotonic() - began < 2 * timeout
+
+
+async def test_a_waiting_claim_on_silently_dead_connections_is_served(
+    make_queue: MakeQueue, proxy: Proxy
+) -> None:
+    queue = await make_queue(url=proxy.url)
+    other = await make_queue()
+    claiming = asyncio.ensure_future(queue.claim(1, wait=30))
+    await eventually(lambda: proxy.count("BLPOP") > 0, "the claim to wait")
+    proxy.silence()
+    began = time.monotonic()
+    await other.enqueue(1, tenant="a")
+    (lease,) = await claiming
+    assert time.monotonic() - began < BOUND
+    assert await lease.complete() == "done"
+
+
+async def test_a_waiting_claim_survives_broken_connections(make_queue: MakeQueue, proxy: Proxy) -> None:
+    queue = await make_queue(url=proxy.url)
+    other = await make_queue()
+    for n in range(5):
+        claiming = asyncio.ensure_future(queue.claim(1, wait=30))
+        await eventually(lambda: proxy.connections > 0, "the claim to connect")
+        proxy.cut()
+        await other.enqueue(n, tenant="a")
+        began = time.monotonic()
+        (lease,) = await claiming
+        assert time.monotonic() - began < 3
+        assert lease.message.payload == n
+        await lease.complete()
+
+
+async def test_an_idle_client_finds_a_server_that_was_away(make_queue: MakeQueue, proxy: Proxy) -> None:
+    queue = await make_queue(url=proxy.url)
+    claiming = asyncio.ensure_future(queue.claim(1, wait=30))
+    await eventually(lambda: proxy.count("BLPOP") > 0, "the claim to wait")
+    proxy.refuse()
+    await eventually(lambda: queue.engine.connection.lost_at is not None, "the loss to be noticed")
+    other = await make_queue()
+    await other.enqueue(1, tenant="a")
+    proxy.refuse(False)
+    began = time.monotonic()
+    (lease,) = await claiming
+    assert time.monotonic() - began < 3
+    assert await lease.complete() == "done"
+
+
+async def test_keep_alive_goes_through_broken_connections(make_queue: MakeQueue, proxy: Proxy) -> None:
+    queue = await make_queue(url=proxy.url, clock=None, visibility_timeout=0.6)
+    await queue.enqueue(1, tenant="a")
+    (lease,) = await queue.claim()
+    async with lease.keep_alive():
+        for _ in range(3):
+            seen = proxy.count("extend")
+            proxy.cut()
+            await eventually(lambda seen=seen: proxy.count("extend") > seen, "another extend")  # type: ignore[misc]
+        assert (await (await make_queue(clock=None)).reclaim()).reclaimed == []
+    assert await lease.complete() == "done"
+
+
+async def test_calls_that_were_under_way_at_close_leave_nothing_behind(
+    make_queue: MakeQueue, proxy: Proxy
+) -> None:
+    queue = await make_queue(url=proxy.url)
+    proxy.next("enqueue", delay(0.2), times=3)
+    calls = [asyncio.ensure_future(queue.enqueue(n, tenant="a", id=f"m{n}")) for n in range(3)]
+    await eventually(lambda: proxy.count("enqueue") == 3, "the calls to be under way")
+    await queue.close()
+    assert [sent.created for sent in await asyncio.gather(*calls)] == [True] * 3
+    await eventually(lambda: proxy.connections == 0, "all connections to be closed")
+
+
+async def test_a_closed_queue_connects_again_when_it_is_used(make_queue: MakeQueue, proxy: Proxy) -> None:
+    queue = await make_queue(url=proxy.url)
+    await queue.close()
+    await queue.close()
+    assert (await queue.enqueue(1, tenant="a")).created
+    await queue.close()
+    await eventually(lambda: proxy.connections == 0, "all connections to be closed")
