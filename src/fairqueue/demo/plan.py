@@ -27,7 +27,7 @@ SPAN = 0.66
 FIXED_S = 2.5
 """Seconds of each replay that do not scale: starting a server and the workers, stopping them, the audit."""
 
-MOST_JOBS_PER_S = 1000
+MOST_JOBS_PER_S = 750
 """Jobs a second that two cores carry with several processes, the handlers' log and the live progress."""
 
 TENANT_LIMIT, GROUP_LIMIT = 0.5, 0.75
