@@ -256,22 +256,22 @@ class FairQueue(Generic[P]):
 
     async def complete_many(self, leases: Sequence[Lease[P]]) -> list[Outcome]:
         """Completes all in one round trip; outcomes in order, ``"lost"`` instead of raising."""
-        return await self._consumer.settle([(lease, Settlement("complete")) for lease in leases])
+        return await self._consumer.settle([(lease, Settlement("complete")) for lease in _checked(leases)])
 
     async def fail_many(
         self, leases: Sequence[Lease[P]], error: BaseException | str | None = None
     ) -> list[Outcome]:
         """Fails all in one round trip; outcomes in order, ``"lost"`` instead of raising."""
-        return await self._consumer.settle([(lease, lease.failure(error)) for lease in leases])
+        return await self._consumer.settle([(lease, lease.failure(error)) for lease in _checked(leases)])
 
     async def release_many(self, leases: Sequence[Lease[P]], delay: timedelta | float = 0) -> list[Outcome]:
         """Gives all back uncounted in one round trip; outcomes in order, ``"lost"`` instead of raising."""
         delay_ms = duration_ms("delay", delay)
-        return await self._consumer.settle([(lease, Settlement("release", delay_ms)) for lease in leases])
+        return await self._consumer.settle([(lease, Settlement("release", delay_ms)) for lease in _checked(leases)])
 
     async def extend_many(self, leases: Sequence[Lease[P]]) -> list[Outcome]:
         """Extends all; ``"extended"`` or ``"lost"`` in order."""
-        return await self._consumer.extend(leases)
+        return await self._consumer.extend(_checked(leases))
 
     # --- looking ---------------------------------------------------------------------------------------------
 
@@ -325,3 +325,11 @@ class FairQueue(Generic[P]):
         With ``fix`` what is found is put right from the messages themselves.
         """
         return await audit(self._engine, fix)
+
+
+def _checked(leases: Sequence[Lease[P]]) -> list[Lease[P]]:
+    """All are leases, before the first of them is touched."""
+    for lease in leases:
+        if not isinstance(lease, Lease):
+            raise expected("leases", "Lease objects", lease)
+    return list(leases)

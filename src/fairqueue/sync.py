@@ -26,6 +26,7 @@ from fairqueue.queue import FairQueue
 from fairqueue.retry import RetryPolicy
 from fairqueue.states import LimitState, QueueState, QueueStats, TenantState, WorkerState
 from fairqueue.tenants import LimitsControl, Tenants
+from fairqueue.validation import expected
 
 __all__ = ["SyncDeadLetters", "SyncFairQueue", "SyncLease", "SyncLimitsControl", "SyncTenants"]
 
@@ -358,4 +359,7 @@ class SyncFairQueue(Generic[P]):
 
 
 def _bare(leases: Sequence[SyncLease[P]]) -> list[Lease[P]]:
+    for lease in leases:
+        if not isinstance(lease, SyncLease):
+            raise expected("leases", "SyncLease objects", lease)
     return [lease.lease for lease in leases]

@@ -83,9 +83,9 @@ DECLARABLE = ("scheduler", "limits", "retry", "max_attempts", "max_crashes", "de
 MAX_NOTE = 4_000  # characters of an error's text that are kept
 
 
-def note_text(value: str) -> str:
+def note_text(value: object) -> str:
     """An error's text as it is stored: bounded, encodable, without the separator."""
-    return value[:MAX_NOTE].replace("\x1f", " ").encode("utf-8", "replace").decode("utf-8", "replace")
+    return str(value)[:MAX_NOTE].replace("\x1f", " ").encode("utf-8", "replace").decode("utf-8", "replace")
 
 
 def _ms(value: int | None) -> Argument:
@@ -142,7 +142,7 @@ class Calls:
 
     def settle(self, stream: Stream, rows: Sequence[SettleRow], ttl_ms: int) -> Call[list[str]]:
         packed = [
-            (join(r.tenant, r.id), r.token, r.action, r.delay_ms, r.reason, note_text(r.text)) for r in rows
+            (join(r.tenant, r.id), r.token, r.action, r.delay_ms, note_text(r.reason), note_text(r.text)) for r in rows
         ]
         return self._call(
             "settle", replies.texts, *packed,

@@ -151,5 +151,6 @@ def _lease(raw: bytes | None) -> tuple[str, str, int] | None:
 def _note(raw: bytes | None) -> tuple[str, int, str] | None:
     if not raw:
         return None
-    reason, at, what = text(raw).split(US, 2)
-    return reason, int(at), what
+    fields = text(raw).split(US, 2)
+    readable = len(fields) == 3 and fields[1].isdecimal()
+    return (fields[0], int(fields[1]), fields[2]) if readable else None
