@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
+from fairqueue._engine.script import Script
 from tests.guards.mutate import Mutation, MutationError, changed_scripts
 
 
@@ -18,14 +19,15 @@ def variant(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     with mutation.installed():
-        _give_to_server(request.getfixturevalue("server"))
+        if changed := changed_scripts():
+            _give_to_server(request.getfixturevalue("server"), changed)
         yield
 
 
-def _give_to_server(url: str) -> None:
+def _give_to_server(url: str, changed: list[Script]) -> None:
     """A script that does not compile would fail every test, and prove nothing."""
     with redis.Redis.from_url(url) as server:
-        for script in changed_scripts():
+        for script in changed:
             try:
                 server.script_load(script.source)
             except redis.ResponseError as error:

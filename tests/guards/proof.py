@@ -41,4 +41,5 @@ def guard(rule: str, promise: str, *mutations: Mutation) -> Callable[[Test], Tes
 
 def proof_of(test: object) -> Proof | None:
     """The proof a test function carries."""
-    return getattr(test, "proof", None)
+    proof = getattr(test, "proof", None)
+    return proof if isinstance(proof, Proof) else None

@@ -7,15 +7,16 @@ import io
 from rich.console import Console
 from rich.table import Table
 
-from tests.guards.runner import PASSES, Collected, Pair
+from tests.guards.runner import PASSES, Collected, Pair, is_proven
 
 WIDTH = 140
+COLUMNS = ("rule", "guard", "taken out", "with", "without")
 
 
 def printed(collected: Collected) -> str:
     """The table, the runs that did not come out as they must, and a line that sums up."""
     parts = [_table(collected.pairs), *_wrong(collected)]
-    bad = sum(not pair.proven for pair in collected.pairs)
+    bad = sum(not is_proven(pair) for pair in collected.pairs)
     guards = len({pair.test for pair in collected.pairs})
     parts.append(
         f"{guards} guards, {len(collected.pairs)} counter-proofs, "
@@ -26,8 +27,8 @@ def printed(collected: Collected) -> str:
 
 def _table(pairs: list[Pair]) -> str:
     table = Table(box=None, pad_edge=False)
-    for title, ratio in (("rule", 3), ("guard", 12), ("taken out", 10), ("with", 2), ("without", 2)):
-        table.add_column(title, ratio=ratio)
+    for title in COLUMNS:
+        table.add_column(title, no_wrap=title in ("rule", "with", "without"))
     before = None
     for pair in pairs:
         again = before is not None and before.test == pair.test
@@ -42,7 +43,7 @@ def _table(pairs: list[Pair]) -> str:
 def _wrong(collected: Collected) -> list[str]:
     found = []
     for pair in collected.pairs:
-        if not pair.proven:
+        if not is_proven(pair):
             found.append(
                 f"NOT PROVEN: {pair.test} without {pair.mutation.name!r}: "
                 f"{pair.intact.word} with the guard, {pair.mutated.word} without"

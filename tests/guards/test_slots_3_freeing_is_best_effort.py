@@ -135,9 +135,9 @@ async def test_nobody_is_parked_at_a_dirty_group(make_queue: MakeQueue) -> None:
     "whoever waits at a group that becomes dirty is sent to find out",
     without(
         "sending a waiting lane back",
-        "includes/slots.lua",
-        "wake_prober(group)",
-        "do local _ = wake_prober end",
+        "includes/waiting.lua",
+        "if dirty_state(group) then return wake_prober(group, pools) end",
+        "if dirty_state(group) then return end",
     ),
 )
 async def test_waiters_at_a_group_that_becomes_dirty_are_served(make_queue: MakeQueue) -> None:

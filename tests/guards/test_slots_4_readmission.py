@@ -107,6 +107,8 @@ async def test_the_room_of_a_leftover_taken_over_is_handed_on(make_queue: MakeQu
     queue = await make_queue(limits=[Limit("tenant", default=2)])
     await waiting(queue, "m0", "m1", "m2")
     await faults.leak_slot(queue, "tenant", "a", "m0")
-    assert await claimed(queue, 3) == ["m0"]  # two slots were counted, one of them was its own already
-    assert await claimed(queue, 3) == ["m1"]
+    assert await claimed(queue, 3) == [
+        "m0",
+        "m1",
+    ]  # of the two slots that were counted, m0's was its own already
     assert await held(queue, "tenant", "a") == 2

@@ -1,0 +1,248 @@
+"""Waking is a baton: who leaves a group with room wakes whoever fits; who cannot take the slot hands it on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairqueue import Lease, Limit, NewMessage
+from fairqueue._engine.keys import join, key, lane_name
+from fairqueue.testing import drain, faults
+from tests.conftest import MakeQueue
+from tests.guards.mutate import without
+from tests.guards.proof import guard
+from tests.guards.scenario import Queue, claimed, drop_key
+
+ORG = [Limit("org", default=1, key="org")]
+BOTH = [Limit("org", default=1, key="org"), Limit("room", default=1, key="room")]
+WAITING = "includes/waiting.lua"
+PICK = "includes/claim_pick.lua"
+TAKE = "includes/claim_take.lua"
+
+
+async def send(queue: Queue, tenant: str, org: str = "o", room: str | None = None) -> None:
+    """A message of this tenant, called like it."""
+    metadata = {"org": org} if room is None else {"org": org, "room": room}
+    await queue.enqueue(tenant, tenant=tenant, id=tenant, metadata=metadata)
+
+
+async def busy(make_queue: MakeQueue, *waiting: str, limits: list[Limit] = ORG) -> tuple[Queue, Lease[Any]]:
+    """The one slot of org o is held; these tenants wait for it, in this order."""
+    queue = await make_queue(limits=limits)
+    await send(queue, "holder")
+    (lease,) = await queue.claim()
+    for tenant in waiting:
+        await send(queue, tenant)
+    assert await claimed(queue, 10) == []
+    return queue, lease
+
+
+async def woken(queue: Queue, org: str = "o") -> int:
+    """Lanes that were given a baton of the org."""
+    where = key(queue.engine.calls.root, "woken", "default", join("org", org))
+    count: int = await queue.engine.command("HLEN", where)
+    return count
+
+
+@guard(
+    "baton",
+    "a freed slot wakes whoever waits for it",
+    without("the waking", "includes/slots.lua", "    wake(group)\n", ""),
+)
+async def test_a_freed_slot_wakes(make_queue: MakeQueue) -> None:
+    queue, lease = await busy(make_queue, "a")
+    await lease.complete()
+    assert await claimed(queue) == ["a"]
+
+
+@guard(
+    "baton",
+    "a raised limit wakes whoever fits now",
+    without("the waking", "set_limit.lua", "wake(group)\n", ""),
+)
+async def test_a_raised_limit_wakes(make_queue: MakeQueue) -> None:
+    queue, _ = await busy(make_queue, "a", "b", "c")
+    await queue.limits.set("org", "o", 3)
+    assert await claimed(queue, 10) == ["a", "b"]
+
+
+@guard(
+    "baton",
+    "a raised default wakes whoever fits now",
+    without(
+        "looking at the groups in use",
+        "fairqueue._engine.engine:Engine._configure",
+        'if "limits" in settings.changed:',
+        "if False:",
+    ),
+)
+async def test_a_raised_default_wakes(make_queue: MakeQueue) -> None:
+    await busy(make_queue, "a", "b")
+    queue = await make_queue(limits=[Limit("org", default=2, key="org")])
+    assert await claimed(queue, 10) == ["a"]
+
+
+@guard(
+    "baton",
+    "a healed leak wakes whoever was blocked by it",
+    without("the waking", "reconcile_group.lua", "wake(group)\n", ""),
+)
+async def test_a_healed_leak_wakes(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=ORG)
+    await faults.leak_slot(queue, "org", "o", "ghost", tenant="gone")
+    await send(queue, "a")
+    assert await claimed(queue) == []
+    await queue.reconcile()
+    assert await claimed(queue) == ["a"]
+
+
+@guard(
+    "baton",
+    "as many are woken as there is room, those already woken included",
+    without(
+        "counting those already woken",
+        WAITING,
+        "(limit and limit - held or math.huge) - call('HLEN', woken_key(pool, group))",
+        "(limit and limit - held or math.huge)",
+    ),
+)
+async def test_no_more_are_woken_than_there_is_room(make_queue: MakeQueue) -> None:
+    queue, lease = await busy(make_queue, "a", "b", "c")
+    await lease.complete()
+    assert await woken(queue) == 1
+    await queue.limits.set("org", "o", 2)
+    assert await woken(queue) == 2
+
+
+@guard(
+    "baton",
+    "all are woken for whom there is room, however many they are",
+    without("calling again after a full script", "set_limit.lua", "wakes >= most_wakes and 1 or 0", "0"),
+    without(
+        "the client's repetition",
+        "fairqueue.tenants:LimitsControl._store",
+        "while await self",
+        "if await self",
+    ),
+)
+async def test_all_are_woken_for_whom_there_is_room(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("org", default=0, key="org")])
+    await queue.enqueue_many(
+        [NewMessage(n, tenant=f"t{n}", id="m", metadata={"org": "o"}) for n in range(450)]
+    )
+    assert await claimed(queue, 10) == []
+    await queue.limits.set("org", "o", 500)
+    assert await woken(queue) == 450
+    assert len(await drain(queue, batch=100)) == 450
+
+
+@guard(
+    "baton",
+    "the slot a lane was woken for is not taken by another",
+    without(
+        "holding the slot for who was woken",
+        "includes/claim_admit.lua",
+        "return gate.held + woken < gate.limit",
+        "return gate.held < gate.limit",
+    ),
+)
+async def test_the_slot_of_a_woken_lane_is_held_for_it(make_queue: MakeQueue) -> None:
+    queue, lease = await busy(make_queue, "z")
+    await lease.complete()
+    await send(queue, "a")  # by its name it would be first in the ring
+    assert await claimed(queue, 10) == ["z"]
+
+
+@guard(
+    "baton",
+    "a woken lane that another group keeps out hands the slot on",
+    without(
+        "giving the baton back when it is parked elsewhere",
+        WAITING,
+        "local scope = group_scope(lane.pool, group)\n  local batons = hand_back(lane)",
+        "local scope = group_scope(lane.pool, group)\n  local batons = {}",
+    ),
+    without(
+        "waking the next one",
+        TAKE,
+        "  for group in pairs(batons) do wake(group) end\n",
+        "",
+    ),
+)
+async def test_a_woken_lane_kept_out_by_another_group_hands_on(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=BOTH)
+    await send(queue, "holder")
+    (holder,) = await queue.claim()
+    await send(queue, "a", room="r")
+    await send(queue, "b")
+    assert await claimed(queue, 10) == []  # both wait for the org
+    await send(queue, "other", org="elsewhere", room="r")
+    assert await claimed(queue) == ["other"]
+    await holder.complete()  # a is woken, but the room it needs is taken by now
+    assert await claimed(queue, 10) == ["b"]
+
+
+@guard(
+    "baton",
+    "a woken lane whose messages are gone hands the slot on",
+    without("waking the next one", WAITING, "  for _, group in ipairs(batons) do wake(group) end\n", ""),
+)
+async def test_a_woken_lane_that_is_empty_hands_on(make_queue: MakeQueue) -> None:
+    queue, lease = await busy(make_queue, "a", "b")
+    await lease.complete()
+    assert await woken(queue) == 1
+    await faults.delete(queue, "header", "a", "a")
+    assert await claimed(queue, 10) == ["b"]
+    await queue.reconcile()
+
+
+@guard(
+    "baton",
+    "a woken lane whose key is broken hands the slot on",
+    without("leaving the ring", TAKE, "      lane_leaves(lane)\n", ""),
+)
+async def test_a_woken_lane_that_is_broken_hands_on(make_queue: MakeQueue) -> None:
+    queue, lease = await busy(make_queue, "a", "b")
+    await lease.complete()
+    await faults.wrong_type(queue, "lane", "a", "default")
+    assert await claimed(queue, 10) == ["b"]
+    await queue.audit(fix=True)
+
+
+@guard(
+    "baton",
+    "an empty lane is passed over when somebody is woken",
+    without(
+        "trying the next one",
+        WAITING,
+        "unpark(lane, group, tag)\n    tenant_changed(lane)\n    return 0",
+        "unpark(lane, group, tag)\n    tenant_changed(lane)\n    return nil",
+    ),
+)
+async def test_an_empty_waiting_lane_is_passed_over(make_queue: MakeQueue) -> None:
+    queue, lease = await busy(make_queue, "a", "b")
+    await drop_key(queue, "lane", lane_name("a", "default", "default", (("org", "o"),)))
+    for record in ("header", "body"):
+        await faults.delete(queue, record, "a", "a")
+    await lease.complete()
+    assert await claimed(queue, 10) == ["b"]
+    await queue.reconcile()
+
+
+@guard(
+    "baton",
+    "a lane with the baton that takes the slot gives the baton up",
+    without(
+        "giving it up",
+        PICK,
+        "if gate.woken and call('HDEL', woken_key(lane.pool, group), lane.name) == 1 then batons[group] = true end",
+        "",
+    ),
+)
+async def test_a_baton_is_given_up_with_the_slot(make_queue: MakeQueue) -> None:
+    queue, _ = await busy(make_queue, "z")
+    await queue.enqueue("more", tenant="z", id="more", metadata={"org": "o"})
+    await queue.limits.set("org", "o", 3)
+    assert await claimed(queue) == ["z"]
+    assert await woken(queue) == 0
+    await send(queue, "a")  # it has had no turn, so it is next, and nobody else was promised the last slot
+    assert await claimed(queue) == ["a"]

@@ -1,0 +1,255 @@
+"""Guarantee 1: an enqueue that returned is never lost; a second delivery happens only after a lease expired."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from fairqueue import Limit, NewMessage
+from fairqueue.testing import ManualClock, drain
+from tests.conftest import MakeQueue
+from tests.guards.mutate import without
+from tests.guards.proof import guard
+from tests.guards.scenario import claimed, held, ids, raised, state, told
+from tests.support.proxy import Proxy, lose_reply
+from tests.support.waiting import eventually
+
+ONE = [Limit("tenant", default=1)]
+REPLAY = "includes/claim_replay.lua"
+NO_REPLAY = without(
+    "the record of the client's last claim", REPLAY, "if not stored then return", "if true then return"
+)
+NO_ANSWER = without(
+    "the record of the client's last settle", "settle.lua", "if answered then", "if false then"
+)
+
+
+@pytest.fixture
+def proxy(server: str) -> Iterator[Proxy]:
+    with Proxy(server) as proxy:
+        yield proxy
+
+
+@guard(
+    "guarantee 1",
+    "a message whose worker died is delivered again, its slot freed in the same step",
+    without("putting it back", "reclaim.lua", "if in_flight then take_back(mid, lease, h) end", ""),
+    without(
+        "freeing its slot",
+        "reclaim.lua",
+        "free_slots(mid, lease.lane, not in_flight and lease.token or nil)",
+        "",
+    ),
+)
+async def test_a_message_of_a_dead_worker_is_delivered_again(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue = await make_queue(limits=ONE)
+    await queue.enqueue("payload", tenant="a", id="m")
+    await queue.claim()
+    clock.advance(31)
+    await queue.reclaim()
+    assert await held(queue, "tenant", "a") == 0
+    assert [message.payload for message in await drain(queue)] == ["payload"]
+
+
+@guard(
+    "guarantee 1",
+    "a lease that has not expired is not taken back",
+    without(
+        "the deadline",
+        "reclaim.lua",
+        "k.deadlines, '-inf', int(now), 'LIMIT'",
+        "k.deadlines, '-inf', '+inf', 'LIMIT'",
+    ),
+)
+async def test_a_live_lease_is_not_taken_back(make_queue: MakeQueue, clock: ManualClock) -> None:
+    queue = await make_queue()
+    await queue.enqueue(1, tenant="a", id="m")
+    await queue.claim()
+    clock.advance(29)
+    assert (await queue.reclaim()).reclaimed == []
+    assert await claimed(queue) == []
+
+
+@guard(
+    "guarantee 1",
+    "a lease that is extended is not taken back",
+    without("moving the deadline", "extend.lua", "many('ZADD', k.deadlines, deadlines)\n", ""),
+)
+async def test_an_extended_lease_is_not_taken_back(make_queue: MakeQueue, clock: ManualClock) -> None:
+    queue = await make_queue()
+    await queue.enqueue(1, tenant="a", id="m")
+    (lease,) = await queue.claim()
+    clock.advance(29)
+    await lease.extend()
+    clock.advance(29)
+    assert (await queue.reclaim()).reclaimed == []
+
+
+@guard(
+    "guarantee 1",
+    "an id that is there already adds nothing, whatever became of the message meanwhile",
+    without(
+        "asking for the id", "enqueue.lua", "if stored[i] or seen[row.mid] then", "if seen[row.mid] then"
+    ),
+)
+async def test_a_repeated_enqueue_adds_nothing(make_queue: MakeQueue) -> None:
+    queue = await make_queue()
+    await queue.enqueue("first", tenant="a", id="m")
+    (lease,) = await queue.claim()
+    again = await queue.enqueue("second", tenant="a", id="m")
+    assert (again.created, again.state.value) == (False, "in_flight")
+    assert await claimed(queue) == []
+    await lease.release()
+    assert [message.payload for message in await drain(queue)] == ["first"]
+
+
+@guard(
+    "guarantee 1",
+    "an id that a batch names twice is one message, the first",
+    without(
+        "asking the batch itself", "enqueue.lua", "if stored[i] or seen[row.mid] then", "if stored[i] then"
+    ),
+)
+async def test_an_id_named_twice_in_a_batch_is_one_message(make_queue: MakeQueue) -> None:
+    queue = await make_queue()
+    sent = await queue.enqueue_many([NewMessage(n, tenant="a", id="m") for n in (1, 2)])
+    assert [one.created for one in sent] == [True, False]
+    assert (await queue.stats()).ready == 1
+    assert [message.payload for message in await drain(queue)] == [1]
+
+
+@guard(
+    "guarantee 1",
+    "an enqueue whose reply was lost is repeated with the same id: one message",
+    without(
+        "asking for the id", "enqueue.lua", "if stored[i] or seen[row.mid] then", "if seen[row.mid] then"
+    ),
+)
+async def test_an_enqueue_whose_reply_was_lost(proxy: Proxy, make_queue: MakeQueue) -> None:
+    queue = await make_queue(url=proxy.url)
+    proxy.next("enqueue", lose_reply())
+    await queue.enqueue(1, tenant="a")
+    assert proxy.count("enqueue") > 1
+    stats = await queue.stats()
+    assert (stats.ready, stats.totals.enqueued) == (1, 1)
+
+
+@guard("guarantee 1", "a claim whose reply was lost gets the same leases when it is repeated", NO_REPLAY)
+async def test_a_claim_whose_reply_was_lost(proxy: Proxy, make_queue: MakeQueue) -> None:
+    queue = await make_queue(url=proxy.url, limits=ONE)
+    await queue.enqueue_many([NewMessage(n, tenant="a", id=f"m{n}") for n in range(2)])
+    proxy.next("claim", lose_reply())
+    leases = await queue.claim(2)
+    assert ids(leases) == ["m0"]
+    assert await told(leases[0].complete()) == "done"
+    assert await claimed(queue) == ["m1"]
+
+
+@guard(
+    "guarantee 1",
+    "of a lost claim a smaller one gets as many as it asks for, and the next one gets the rest",
+    without("the most it asks for", REPLAY, "#given < n and given or rest", "given"),
+    without(
+        "the rest", REPLAY, "claim_record(given, rest) end\n  return", "claim_record(given, {}) end\n  return"
+    ),
+)
+async def test_the_rest_of_a_lost_claim_comes_next(make_queue: MakeQueue) -> None:
+    queue = await make_queue()
+    await queue.enqueue_many([NewMessage(n, tenant="a", id=f"m{n}") for n in range(5)])
+    engine = queue.engine
+    stream = engine.claim_streams.take()
+    await engine.run(
+        engine.calls.claim(stream, 4, 30_000, "lost", ("default",))
+    )  # and nobody heard the answer
+    engine.claim_streams.unanswered(stream, 4)
+    assert await claimed(queue, 3) == ["m0", "m1", "m2"]
+    assert await claimed(queue, 3) == ["m3", "m4"]
+
+
+@guard(
+    "guarantee 1",
+    "leases that are handed over by a repeated claim are extended anew",
+    without("the extension", REPLAY, "if to == given then call('ZADD'", "if false then call('ZADD'"),
+)
+async def test_repeated_leases_are_extended(make_queue: MakeQueue, clock: ManualClock) -> None:
+    queue = await make_queue()
+    await queue.enqueue(1, tenant="a", id="m")
+    engine = queue.engine
+    stream = engine.claim_streams.take()
+    await engine.run(engine.calls.claim(stream, 1, 30_000, "lost", ("default",)))
+    engine.claim_streams.unanswered(stream, 1)
+    clock.advance(29)
+    assert await claimed(queue) == ["m"]
+    clock.advance(29)
+    assert (await queue.reclaim()).reclaimed == []
+
+
+@guard("guarantee 1", "a settle whose reply was lost is answered as the first time", NO_ANSWER)
+async def test_a_settle_whose_reply_was_lost(proxy: Proxy, make_queue: MakeQueue) -> None:
+    queue = await make_queue(url=proxy.url, limits=ONE)
+    await queue.enqueue(1, tenant="a", id="m")
+    (lease,) = await queue.claim()
+    proxy.next("settle", lose_reply())
+    assert await told(lease.complete()) == "done"
+    assert proxy.count("settle") > 1
+
+
+@guard(
+    "guarantee 1", "a failure whose reply was lost is counted once and answered as the first time", NO_ANSWER
+)
+async def test_a_failure_whose_reply_was_lost(proxy: Proxy, make_queue: MakeQueue) -> None:
+    queue = await make_queue(url=proxy.url)
+    await queue.enqueue(1, tenant="a", id="m")
+    (lease,) = await queue.claim()
+    proxy.next("settle", lose_reply())
+    assert await told(lease.fail("oops")) == "retried"
+    assert (await queue.stats()).totals.failed == 1
+
+
+@guard(
+    "guarantee 1",
+    "what a cancelled claim would have got is given back at once, uncounted",
+    without(
+        "giving it back",
+        "fairqueue.consuming:Consumer.exchange",
+        "self._start(self._give_back(task))",
+        "pass",
+    ),
+)
+async def test_a_cancelled_claim_is_given_back(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=ONE)
+    await queue.enqueue(1, tenant="a", id="m")
+    claiming = asyncio.ensure_future(queue.claim())
+    await asyncio.sleep(0)  # it has begun
+    claiming.cancel()
+    assert await asyncio.gather(claiming, return_exceptions=True) != [[]]
+
+    async def released() -> int:
+        return (await queue.stats()).totals.released
+
+    await eventually(released, "the message to be given back", deadline=5)
+    (lease,) = await queue.claim()
+    assert lease.message.attempt == 1
+
+
+@guard(
+    "guarantee 1",
+    "an enqueue that is refused stores nothing of it",
+    without(
+        "making all rows before the first is sent",
+        "fairqueue.producing:enqueue_many",
+        "rows = [_row(engine, message) for message in messages]",
+        "rows = [_row(engine, messages[0])]\n"
+        "    await engine.run(engine.calls.enqueue(rows))\n"
+        "    rows = [_row(engine, message) for message in messages]",
+    ),
+)
+async def test_a_refused_batch_stores_nothing(make_queue: MakeQueue) -> None:
+    queue = await make_queue()
+    batch = [NewMessage(1, tenant="a", id="fine"), NewMessage(object(), tenant="a", id="not JSON")]
+    assert await raised(queue.enqueue_many(batch)) == "InvalidMessageError"
+    assert await state(queue, "a", "fine") == "gone"

@@ -1,0 +1,123 @@
+"""Guarantee 5: after any claim no group holds more than its limit; all of a message's groups are taken, or none."""
+
+from __future__ import annotations
+
+from fairqueue import Limit, NewMessage
+from fairqueue.testing import faults
+from tests.conftest import MakeQueue
+from tests.guards.mutate import without
+from tests.guards.proof import guard
+from tests.guards.scenario import Queue, claimed, held, leases_of
+
+ADMIT = "includes/claim_admit.lua"
+PICK = "includes/claim_pick.lua"
+BOTH = [Limit("tenant", default=2), Limit("org", default=1, key="org")]
+
+
+async def send(queue: Queue, count: int, tenant: str = "a", **options: object) -> None:
+    await queue.enqueue_many(
+        [NewMessage(n, tenant=tenant, id=f"{tenant}{n}", **options) for n in range(count)]
+    )
+
+
+@guard(
+    "guarantee 5",
+    "one claim takes no more than the limit",
+    without("the check", ADMIT, "return gate.held + woken < gate.limit", "return true"),
+    without(
+        "counting what this claim takes", PICK, "gate.held, gate.taken = gate.held + 1, gate.taken + 1", ""
+    ),
+)
+async def test_one_claim_takes_no_more_than_the_limit(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("tenant", default=3)])
+    await send(queue, 10)
+    assert await claimed(queue, 10) == ["a0", "a1", "a2"]
+    assert await held(queue, "tenant", "a") == 3
+
+
+@guard(
+    "guarantee 5",
+    "several claims together take no more than the limit",
+    without(
+        "taking the slot in every group",
+        "includes/claim_take.lua",
+        "for _, group in ipairs(pick.lane.groups) do",
+        "for _, group in ipairs({ pick.lane.groups[1] }) do",
+    ),
+)
+async def test_several_claims_take_no_more_than_the_limit(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=BOTH)
+    for tenant in ("a", "b", "c"):
+        await send(queue, 1, tenant, metadata={"org": "o"})
+    assert await claimed(queue) == ["a0"]
+    assert await claimed(queue, 10) == []
+    assert await held(queue, "org", "o") == 1
+
+
+@guard(
+    "guarantee 5",
+    "all of a message's groups are taken, or none",
+    without(
+        "every group but the first",
+        ADMIT,
+        "local function blocking_group(lane)\n  for _, group in ipairs(lane.groups) do",
+        "local function blocking_group(lane)\n  for _, group in ipairs({ lane.groups[1] }) do",
+    ),
+    without(
+        "every group but the last",
+        ADMIT,
+        "local function blocking_group(lane)\n  for _, group in ipairs(lane.groups) do",
+        "local function blocking_group(lane)\n  for _, group in ipairs({ lane.groups[#lane.groups] }) do",
+    ),
+)
+async def test_all_groups_are_taken_or_none(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=BOTH)
+    await send(queue, 4, "a", metadata={"org": "x"})
+    assert await claimed(queue, 10) == ["a0"]
+    assert (await held(queue, "tenant", "a"), await held(queue, "org", "x")) == (1, 1)
+    for org in ("y", "z"):
+        await queue.enqueue(0, tenant="a", id=org, metadata={"org": org})
+    assert await claimed(queue, 10) == ["y"]
+    assert (await held(queue, "tenant", "a"), await held(queue, "org", "z")) == (2, 0)
+
+
+@guard(
+    "guarantee 5",
+    "limit 0 admits nothing, None is unlimited, and a change holds from the next claim on",
+    without(
+        "the group's own limit",
+        "includes/gates.lua",
+        "local value = values[1] or values[2]",
+        "local value = values[2]",
+    ),
+)
+async def test_limits_are_live(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("tenant", default=2)])
+    await send(queue, 10)
+    await queue.limits.set("tenant", "a", 0)
+    assert await claimed(queue, 10) == []
+    await queue.limits.set("tenant", "a", 1)
+    assert await claimed(queue, 10) == ["a0"]
+    await queue.limits.set("tenant", "a", None)
+    assert len(await claimed(queue, 10)) == 9
+
+
+@guard(
+    "guarantee 5",
+    "a group whose key is broken admits nothing until it is counted again",
+    without(
+        "refusing what cannot be counted",
+        "includes/gates.lua",
+        "if failed(held) then return nil end",
+        "if failed(held) then return 0 end",
+    ),
+)
+async def test_a_broken_group_admits_nothing(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("tenant", default=1)])
+    await send(queue, 1)
+    assert await claimed(queue) == ["a0"]
+    await faults.wrong_type(queue, "slots", "tenant", "a")
+    await send(queue, 2)
+    assert await claimed(queue, 10) == []
+    assert list(await leases_of(queue)) == ["a/a0"]
+    assert await held(queue, "tenant", "a") == 1
