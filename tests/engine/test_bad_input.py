@@ -43,7 +43,9 @@ async def stored(queue: FairQueue[Any]) -> int:
     return stats.ready + stats.delayed + stats.in_flight + stats.dead
 
 
-@pytest.mark.parametrize(("option", "value"), MESSAGES, ids=lambda value: ascii(value)[:30])
+@pytest.mark.parametrize(
+    ("option", "value"), MESSAGES, ids=[f"{option}-{number}" for number, (option, _) in enumerate(MESSAGES)]
+)
 async def test_a_message_with_a_wrong_field_is_refused_by_name_and_nothing_is_stored(
     make_queue: MakeQueue, option: str, value: Any
 ) -> None:
