@@ -10,7 +10,7 @@ from rich.console import Console
 from fairqueue.demo import DemoOptions
 from fairqueue.demo.result import JobRecord, Kill, QueueFacts, Replay
 from fairqueue.demo.table import as_json, print_table, rows
-from fairqueue.demo.words import describe_plan, seconds, verdict
+from fairqueue.demo.words import describe_plan, describe_untold, seconds, verdict
 from fairqueue.errors import ConfigurationError
 from tests.demo.made import job, plan, ran, replay
 
@@ -82,15 +82,23 @@ def test_every_fault_is_said() -> None:
     assert verdict(replay(records, facts=facts, in_time=False)) == [
         "fair: stopped after 12 s, before everything was done",
         "fair: 1 jobs were submitted and not run to the end",
-        "fair: 1 jobs ran twice without a killed worker",
+        "fair: 1 jobs ran twice that the killed worker had no part in",
         "fair: 3 slots are still held",
         "fair: audit() found: SLOTS tenant:a",
     ]
 
 
-def test_a_job_the_killed_worker_had_just_ended_may_run_twice() -> None:
-    records = [ran(job(2, "a"), 0, 2)]
-    assert verdict(replay(records, kill=Kill("worker-1", 4711, 1.5))) == []
+def test_a_job_the_killed_worker_had_just_ended_may_run_twice_and_is_explained() -> None:
+    just_ended = replay([ran(job(2, "a"), 0, 3)], kill=Kill("worker-1", 4711, 1.005))
+    assert verdict(just_ended) == []
+    assert [line[:21] for line in describe_untold([just_ended])] == ["fair: 1 run twice: en"]
+
+
+@pytest.mark.parametrize("kill", [Kill("worker-1", 4711, 2.5), Kill("worker-3", 4711, 1.005)])
+def test_a_job_ended_long_before_the_kill_or_elsewhere_may_not(kill: Kill) -> None:
+    found = replay([ran(job(2, "a"), 0, 3)], kill=kill)
+    assert verdict(found) == ["fair: 1 jobs ran twice that the killed worker had no part in"]
+    assert list(describe_untold([found])) == []
 
 
 def test_jobs_left_out_are_said() -> None:

@@ -10,7 +10,15 @@ from fairqueue.demo.result import Replay
 from fairqueue.demo.style import CSS
 from fairqueue.demo.svg import escape
 from fairqueue.demo.table import Row, rows
-from fairqueue.demo.words import DEFINITIONS, column, describe_kill, describe_plan, seconds, verdict
+from fairqueue.demo.words import (
+    DEFINITIONS,
+    column,
+    describe_kill,
+    describe_plan,
+    describe_untold,
+    seconds,
+    verdict,
+)
 
 TOP_TENANTS = 15
 
@@ -25,7 +33,11 @@ def report(source: str, replays: Sequence[Replay], *, workers: int, comments: Se
         comments: What the log says of itself.
     """
     found = [figures(replay) for replay in replays]
-    said = [*describe_plan(source, replays[0].plan, workers=workers), *describe_kill(replays)]
+    said = [
+        *describe_plan(source, replays[0].plan, workers=workers),
+        *describe_kill(replays),
+        *describe_untold(replays),
+    ]
     parts = [
         "<!DOCTYPE html>",
         '<html lang="en"><head><meta charset="utf-8"/>',
