@@ -1,6 +1,7 @@
 """``python -m tests.guards [path...]``: every guard with its counter-proof, as a table.
 
 Exit status 0 when every test passes on the code as it is and fails without its guard, else 1.
+``python -m tests.guards --docs`` writes the catalogue of the documentation instead.
 """
 
 from __future__ import annotations
@@ -9,13 +10,18 @@ import sys
 import time
 from pathlib import Path
 
+from tests.guards.catalogue import DOCS, all_proofs
 from tests.guards.runner import run
-from tests.guards.table import printed
+from tests.guards.table import catalogue, printed
 
 HERE = Path(__file__).resolve().parent
 
 
 def main(paths: list[str]) -> int:
+    """Runs the proofs under the paths (all of them without one); the exit status."""
+    if paths == ["--docs"]:
+        DOCS.write_text(catalogue(all_proofs()), encoding="utf-8")
+        return 0
     started = time.monotonic()
     collected = run(paths or [str(HERE)])
     print(printed(collected))

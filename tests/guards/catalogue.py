@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.guards.proof import Proof, proof_of
 
 HERE = Path(__file__).resolve().parent
+DOCS = HERE.parents[1] / "docs" / "guards.md"
 
 
 def all_proofs() -> Iterator[Proof]:

@@ -28,11 +28,10 @@ local redis = (function(server)
       error('cut')
     end
   end
-  return {
+  return setmetatable({
     call = function(...) step() return server.call(...) end,
     pcall = function(...) step() return server.pcall(...) end,
-    error_reply = server.error_reply,
-  }
+  }, { __index = server })
 end)(redis)
 """
 

@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
+from itertools import groupby
 
 from rich.console import Console
 from rich.table import Table
 
+from tests.guards.proof import Proof
 from tests.guards.runner import PASSES, Collected, Pair, is_proven
 
 WIDTH = 140
+CATALOGUE_HEAD = """# Guards
+
+What the queue promises about slots, waking and delivery, promise by promise: for each a test, and what is taken out of the
+code in its counter-proof, under which the test fails. `make guards` runs all of them and prints this table with the outcomes;
+[the decision](adr/0004-proven-guards.md) says how. This page is generated: `python -m tests.guards --docs`."""
+RULES = {
+    "slots 1": "the lease remembers what it holds",
+    "slots 2": "in flight first, then the slot",
+    "slots 3": "freeing a slot never blocks the transition",
+    "slots 4": "a message's own leftover slot never blocks it",
+    "slots 5": "reconcile makes slots and deadlines equal to the leases",
+    "slots 6": "the order of writes loses nothing",
+    "slots 7": "every guard is proven",
+    "baton": "who leaves room wakes, who cannot take it hands it on",
+    "guarantee 1": "at least once",
+    "guarantee 2": "fenced",
+    "guarantee 5": "limited",
+    "guarantee 6": "in order",
+    "guarantee 7": "never early",
+    "guarantee 9": "counted",
+}
 COLUMNS = ("rule", "guard", "taken out", "with", "without")
 
 
@@ -30,7 +54,7 @@ def _table(pairs: list[Pair]) -> str:
     for title in COLUMNS:
         table.add_column(title, no_wrap=title in ("rule", "with", "without"))
     before = None
-    for pair in pairs:
+    for pair in sorted(pairs, key=lambda pair: place(pair.proof.rule)):
         again = before is not None and before.test == pair.test
         rule, promise = ("", "") if again else (pair.proof.rule, pair.proof.promise)
         table.add_row(rule, promise, pair.mutation.name, pair.intact.word, pair.mutated.word)
@@ -38,6 +62,24 @@ def _table(pairs: list[Pair]) -> str:
     output = io.StringIO()
     Console(file=output, width=WIDTH).print(table)
     return output.getvalue()
+
+
+def catalogue(proofs: Iterable[Proof]) -> str:
+    """The proofs as a page of the documentation."""
+    lines = [CATALOGUE_HEAD]
+    for rule, group in groupby(
+        sorted(proofs, key=lambda proof: place(proof.rule)), key=lambda proof: proof.rule
+    ):
+        lines += [f"\n## {rule.capitalize()}: {RULES[rule]}\n", "| guard | fails without |", "|---|---|"]
+        for proof in group:
+            names = "; ".join(mutation.name for mutation in proof.mutations)
+            lines.append(f"| {proof.promise} | {names} |")
+    return "\n".join(lines) + "\n"
+
+
+def place(rule: str) -> int:
+    """Where a rule stands in the table: slots first, then the baton, then the guarantees."""
+    return list(RULES).index(rule) if rule in RULES else len(RULES)
 
 
 def _wrong(collected: Collected) -> list[str]:

@@ -226,7 +226,8 @@ async def test_a_cancelled_claim_is_given_back(make_queue: MakeQueue) -> None:
     claiming = asyncio.ensure_future(queue.claim())
     await asyncio.sleep(0)  # it has begun
     claiming.cancel()
-    assert await asyncio.gather(claiming, return_exceptions=True) != [[]]
+    (ended,) = await asyncio.gather(claiming, return_exceptions=True)
+    assert isinstance(ended, asyncio.CancelledError)
 
     async def released() -> int:
         return (await queue.stats()).totals.released

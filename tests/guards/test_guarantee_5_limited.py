@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fairqueue import Limit, NewMessage
 from fairqueue.testing import faults
 from tests.conftest import MakeQueue
@@ -14,7 +16,7 @@ PICK = "includes/claim_pick.lua"
 BOTH = [Limit("tenant", default=2), Limit("org", default=1, key="org")]
 
 
-async def send(queue: Queue, count: int, tenant: str = "a", **options: object) -> None:
+async def send(queue: Queue, count: int, tenant: str = "a", **options: Any) -> None:
     await queue.enqueue_many(
         [NewMessage(n, tenant=tenant, id=f"{tenant}{n}", **options) for n in range(count)]
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fairqueue import Limit, NewMessage, RetryPolicy
 from fairqueue.testing import ManualClock
 from tests.conftest import MakeQueue
@@ -19,7 +21,7 @@ OWN_PLACE = without(
 REVERSED = ["m3", "m2", "m1", "m0"]  # not the order of the ids
 
 
-async def send(queue: Queue, *ids: str, **options: object) -> None:
+async def send(queue: Queue, *ids: str, **options: Any) -> None:
     await queue.enqueue_many([NewMessage(id_, tenant="a", id=id_, **options) for id_ in ids])
 
 

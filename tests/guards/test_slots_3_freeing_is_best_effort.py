@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fairqueue import Lease, Limit, RetryPolicy
+from fairqueue._engine.keys import join, key
 from fairqueue.testing import ManualClock, drain, faults
 from tests.conftest import MakeQueue
 from tests.guards.mutate import without
@@ -95,12 +99,29 @@ async def test_a_failed_freeing_is_counted(make_queue: MakeQueue) -> None:
 
 @guard(
     "slots 3",
+    "a slot that cannot be freed is named in the server's log",
+    without("the line", "includes/slots.lua", "redis.log(redis.LOG_WARNING,", "tostring("),
+)
+async def test_a_failed_freeing_is_logged(make_queue: MakeQueue) -> None:
+    queue, lease = await one_in_flight(make_queue)
+    _, folder = await queue.engine.command("CONFIG", "GET", "dir")
+    log = Path(folder.decode()) / "server.log"
+    if not log.exists():
+        pytest.skip("not our own server: its log is elsewhere")
+    await lease.complete()
+    where = key(queue.engine.calls.root, "slots", join("tenant", "a"))
+    assert f"fairqueue: 1 not freed, {where}: WRONGTYPE" in log.read_text(encoding="utf-8", errors="replace")
+    await queue.reconcile()
+
+
+@guard(
+    "slots 3",
     "nobody is parked at a group with a slot that could not be freed: the next claim heals it",
     without(
         "marking the group dirty",
         "includes/slots.lua",
-        "failures = failures + #mids\n      mark_dirty(group, 'dirty')",
-        "failures = failures + #mids",
+        "      mark_dirty(group, 'dirty')\n",
+        "",
     ),
     without(
         "telling that the full group is dirty",

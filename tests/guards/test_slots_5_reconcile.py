@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fairqueue import Limit
-from fairqueue._engine.keys import join
+from fairqueue import Limit, NewMessage
+from fairqueue._engine.keys import join, key
 from fairqueue.maintenance.reconciler import Healed
 from fairqueue.maintenance.service import Maintenance
 from fairqueue.testing import ManualClock, faults
@@ -30,6 +30,27 @@ async def test_reconcile_removes_ghosts(make_queue: MakeQueue) -> None:
     report = await queue.reconcile()
     assert report.freed == [Healed("a", "ghost", "slot", ("tenant", "a"))]
     assert await held(queue, "tenant", "a") == 0
+
+
+@guard(
+    "slots 5",
+    "a group is looked at as long as anybody holds a slot or waits there",
+    without(
+        "asking before it is forgotten",
+        "includes/slots.lua",
+        "if not dirty_state(group) and call('EXISTS', k.slots(group), k.waiters(group)) == 0 then",
+        "if true then",
+    ),
+)
+async def test_a_group_in_use_is_not_forgotten(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("tenant", default=2)])
+    await queue.enqueue_many([NewMessage(n, tenant="a", id=f"m{n}") for n in range(2)])
+    leases = await queue.claim(2)
+    await queue.engine.command(
+        "HSET", key(queue.engine.calls.root, "slots", join("tenant", "a")), join("a", "ghost"), "of nobody"
+    )
+    assert await leases[0].complete() == "done"
+    assert [healed.id for healed in (await queue.reconcile()).freed] == ["ghost"]
 
 
 @guard(

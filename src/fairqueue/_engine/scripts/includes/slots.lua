@@ -30,6 +30,7 @@ local function flush_slots()
     if failed(reply) then
       failures = failures + #mids
       mark_dirty(group, 'dirty')
+      redis.log(redis.LOG_WARNING, 'fairqueue: ' .. #mids .. ' not freed, ' .. k.slots(group) .. ': ' .. failed(reply))
     end
   end
   if failures > 0 then try('HINCRBY', k.totals, 'freed_late', failures) end
