@@ -148,13 +148,23 @@ local function kept_out(lane, lane_tag, tenant_tag)
   return true
 end
 
+-- Tags that are sequence numbers fall behind when the message they stand for ends elsewhere: they are moved up first.
+local function fell_behind(lane, found, lane_tag, tenant_tag)
+  local seq = found.header.seq
+  if not policy.by_seq or seq <= lane_tag and seq <= tenant_tag then return false end
+  call('ZADD', k.ring(lane.scope), seq, lane.name)
+  local _, least = first_in(lane.scope)
+  call('ZADD', k.ring(lane.pool_scope), least, lane.tenant)
+  return true
+end
+
 local function visit(lane, lane_tag, tenant_tag)
   local found = peek(lane)
   if not found then
     touched[lane] = true
     return pass_over(lane.scope, lane.name)
   end
-  if kept_out(lane, lane_tag, tenant_tag) then return end
+  if fell_behind(lane, found, lane_tag, tenant_tag) or kept_out(lane, lane_tag, tenant_tag) then return end
   found, lane.readmitted = lane.readmitted or found, nil
   local following
   following, lane_tag, tenant_tag = serve(lane, found, lane_tag, tenant_tag)

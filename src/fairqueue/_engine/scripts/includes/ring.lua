@@ -4,12 +4,16 @@
 -- Rings are entered from the outside in, before the lane is written: what a cut leaves is then met, and taken out,
 -- by a claim that finds nothing there.
 local function enter_tenant(lane, seq)
-  if call('ZSCORE', k.ring(lane.pool_scope), lane.tenant) then return end
-  local function least()
-    local _, tag = first(lane.scope)
-    return math.min(tag or seq, seq)
+  local tag = tonumber(call('ZSCORE', k.ring(lane.pool_scope), lane.tenant))
+  if tag then
+    if policy.by_seq and seq < tag then call('ZADD', k.ring(lane.pool_scope), seq, lane.tenant) end
+    return
   end
-  local tag = policy.tenant_enters(clock(lane.pool_scope), last_tag(lane.pool_scope, lane.tenant), least)
+  local function least()
+    local _, of_first = first(lane.scope)
+    return math.min(of_first or seq, seq)
+  end
+  tag = policy.tenant_enters(clock(lane.pool_scope), last_tag(lane.pool_scope, lane.tenant), least)
   enter(lane.pool_scope, lane.tenant, tag)
   call('SADD', k.pools, lane.pool)
 end
@@ -29,10 +33,7 @@ local function lane_ready(lane, seq)
     enter_lane(lane, last_tag(lane.scope, lane.name), seq)
     return
   end
-  if policy.by_seq and seq < tonumber(tag) then
-    call('ZADD', k.ring(lane.scope), seq, lane.name)
-    call('ZADD', k.ring(lane.pool_scope), 'LT', seq, lane.tenant)
-  end
+  if policy.by_seq and seq < tonumber(tag) then call('ZADD', k.ring(lane.scope), seq, lane.name) end
   enter_tenant(lane, seq)
   bells[lane.pool] = true
 end

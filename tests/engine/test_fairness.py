@@ -1,0 +1,290 @@
+"""Fair: between any two tenants with claimable work, over any interval, service differs by at most one message each.
+
+With equal weights the start-time-fair-queueing bound is c_max + c_max cost units, whatever the number of queues,
+messages and claimers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+
+import pytest
+
+from fairqueue import Limit, NewMessage
+from tests.conftest import MakeQueue
+from tests.engine.shares import Served, in_order, serve, while_all_have_work, widest_gap
+from tests.engine.tools import claimed, finish, names, one, put
+
+
+def messages(
+    tenant: str, count: int, queues: int = 1, cost: float = 1, **options: object
+) -> list[NewMessage[int]]:
+    return [
+        NewMessage(n, tenant=tenant, queue=f"q{n % queues}", cost=cost, **options)  # type: ignore[arg-type]
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("batch", [1, 7, 100])
+async def test_equal_shares_whatever_the_number_of_queues_and_messages(
+    make_queue: MakeQueue, batch: int
+) -> None:
+    queue = await make_queue()
+    amounts = {"one-queue": 150, "many-queues": 150, "huge": 2000, "tiny-queues": 400}
+    queues = {"one-queue": 1, "many-queues": 30, "huge": 3, "tiny-queues": 400}
+    for tenant, count in amounts.items():
+        await queue.enqueue_many(messages(tenant, count, queues[tenant]))
+    served = while_all_have_work(await serve(queue, 590, batch), amounts)
+    assert len(served) > 550
+    assert widest_gap(served, amounts) <= 2
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+async def test_one_tenant_with_5000_queues_against_ten_with_one(make_queue: MakeQueue, batch: int) -> None:
+    """FAULTS C2: in the first 500 each of the eleven has its equal share."""
+    queue = await make_queue()
+    await queue.enqueue_many(messages("A", 5000, queues=5000))
+    others = [chr(ord("B") + n) for n in range(10)]
+    for tenant in others:
+        await queue.enqueue_many(messages(tenant, 50))
+    served = await serve(queue, 500, batch)
+    assert widest_gap(served, ["A", *others]) <= 2
+    shares = Counter(tenant for tenant, _ in served)
+    assert all(abs(shares[tenant] - 500 / 11) <= 2 for tenant in ["A", *others])
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_shares_are_of_cost_not_of_messages(make_queue: MakeQueue, seed: int) -> None:
+    rng = random.Random(seed)
+    queue = await make_queue()
+    costs = {"cheap": (0.001, 1), "dear": (5, 9), "mixed": (0.5, 9), "same": (3, 3)}
+    amounts = {"cheap": 2000, "dear": 120, "mixed": 180, "same": 250}
+    for tenant, (low, high) in costs.items():
+        await queue.enqueue_many(
+            [NewMessage(n, tenant=tenant, cost=rng.uniform(low, high)) for n in range(amounts[tenant])]
+        )
+    served = while_all_have_work(await serve(queue, 2500, rng.choice([1, 20, 100])), amounts)
+    assert sum(cost for _, cost in served) > 500
+    assert widest_gap(served, costs) <= 2 * 9
+
+
+async def test_a_tenant_s_lanes_share_by_cost_too(make_queue: MakeQueue) -> None:
+    queue = await make_queue()
+    await queue.enqueue_many(
+        [
+            NewMessage(n, tenant="a", queue=q, cost=cost)
+            for q, cost in (("x", 1), ("y", 2), ("z", 5))
+            for n in range(150)
+        ]
+    )
+    served = await serve(queue, 240, 10, by=lambda message: message.queue)
+    assert widest_gap(served, "xyz") <= 2 * 5
+    assert abs(Counter(name for name, _ in served)["x"] - 5 * Counter(name for name, _ in served)["z"]) <= 10
+
+
+async def test_many_clients_at_once_share_one_order(make_queue: MakeQueue) -> None:
+    queue = await make_queue()
+    amounts = {f"t{n}": 200 for n in range(5)}
+    for tenant, count in amounts.items():
+        await queue.enqueue_many(messages(tenant, count, queues=int(tenant[1:]) + 1))
+    clients = [await make_queue() for _ in range(4)]
+
+    async def work(client: object) -> list[object]:
+        got: list[object] = []
+        for _ in range(20):
+            got += await client.claim(10)  # type: ignore[attr-defined]
+        return got
+
+    leases = [lease for got in await asyncio.gather(*map(work, clients)) for lease in got]
+    served: Served = [(lease.message.tenant, lease.message.cost) for lease in in_order(leases)]  # type: ignore[arg-type]
+    assert len(served) == 800
+    assert widest_gap(served, amounts) <= 2
+
+
+async def test_a_noisy_neighbour_delays_the_small_ones_by_their_own_share_only(make_queue: MakeQueue) -> None:
+    """10,000 of one tenant, then nine times 100: the last small message is among the first 1,000, but for the bound."""
+    queue = await make_queue()
+    await queue.enqueue_many(messages("noisy", 10_000, queues=20))
+    for n in range(9):
+        await queue.enqueue_many(messages(f"small{n}", 100))
+    served = await serve(queue, 1100, 100)
+    last_small = max(number for number, (tenant, _) in enumerate(served, start=1) if tenant != "noisy")
+    assert Counter(tenant for tenant, _ in served[:last_small])["small8"] == 100
+    assert last_small <= 1000 + 2
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+async def test_being_older_is_no_advantage(make_queue: MakeQueue, batch: int) -> None:
+    """FAULTS C2b."""
+    queue = await make_queue()
+    await queue.enqueue_many(messages("old", 3000))
+    for tenant in ("b", "c", "d"):
+        await queue.enqueue_many(messages(tenant, 100))
+    served = await serve(queue, 400, batch)
+    assert widest_gap(served[:395], ["old", "b", "c", "d"]) <= 2
+
+
+# ---------------------------------------------------------------- neither credit nor debt
+
+
+async def test_an_idle_tenant_brings_no_credit(make_queue: MakeQueue) -> None:
+    queue = await make_queue()
+    await queue.enqueue_many(messages("busy", 400))
+    await put(queue, "idle", "x")
+    await serve(queue, 200)
+    await queue.enqueue_many(messages("idle", 100))
+    served = await serve(queue, 100)
+    assert widest_gap(served, ["busy", "idle"]) <= 2
+
+
+async def test_a_tenant_that_worked_alone_brings_no_debt(make_queue: MakeQueue) -> None:
+    queue = await make_queue()
+    await queue.enqueue_many(messages("early", 300))
+    await serve(queue, 200)
+    await queue.enqueue_many(messages("late", 300))
+    served = await serve(queue, 150)
+    assert widest_gap(served, ["early", "late"]) <= 2
+
+
+async def test_a_blocked_tenant_brings_no_credit(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("tenant")])
+    await queue.limits.set("tenant", "blocked", 0)
+    await queue.enqueue_many(messages("blocked", 200) + messages("busy", 400))
+    await serve(queue, 200)
+    await queue.limits.set("tenant", "blocked", None)
+    served = await serve(queue, 150)
+    assert widest_gap(served, ["blocked", "busy"]) <= 2
+
+
+async def test_a_tenant_that_drains_and_comes_back_does_not_starve_a_backlogged_one(
+    make_queue: MakeQueue,
+) -> None:
+    """Its finish tag stays while it is ahead of virtual time: entering anew does not shake off what it was served."""
+    queue = await make_queue()
+    await queue.enqueue_many(messages("backlog", 500))
+    served: Served = []
+    for n in range(60):
+        await queue.enqueue_many(messages("drains", 1, cost=10) if n % 2 else messages("drains", 2, cost=5))
+        while True:
+            (lease,) = await queue.claim()
+            served.append((lease.message.tenant, lease.message.cost))
+            await lease.complete()
+            if lease.message.tenant == "drains" and (await queue.stats("drains")).ready == 0:
+                break
+        if sum(cost for _, cost in served) > 700:
+            break
+    assert widest_gap(served, ["backlog", "drains"]) <= 2 * 10
+
+
+async def test_retries_and_releases_are_charged_like_any_delivery(make_queue: MakeQueue) -> None:
+    queue = await make_queue()
+    await queue.enqueue_many(messages("steady", 300) + messages("bounces", 5))
+    served: Served = []
+    for _ in range(200):
+        (lease,) = await queue.claim()
+        served.append((lease.message.tenant, 1))
+        await (lease.release if lease.message.tenant == "bounces" else lease.complete)()
+    assert widest_gap(served, ["steady", "bounces"]) <= 2
+
+
+# ---------------------------------------------------------------- at one full group
+
+IN_X = {"metadata": {"org": "x"}}
+
+
+async def serve_group(queue: object, rounds: int) -> Served:
+    """One slot at a time: claim what the group admits, complete it."""
+    served: Served = []
+    for _ in range(rounds):
+        leases = await queue.claim(10)  # type: ignore[attr-defined]
+        served += [(lease.message.tenant, lease.message.cost) for lease in leases if lease.message.groups]
+        await queue.complete_many(leases)  # type: ignore[attr-defined]
+    return served
+
+
+async def test_those_who_wait_at_a_shared_group_share_its_slots(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("org", default=1, key="org")])
+    for tenant, queues in (("a", 1), ("b", 40), ("c", 3)):
+        await queue.enqueue_many(messages(tenant, 120, queues, **IN_X))
+    served = await serve_group(queue, 240)
+    assert len(served) == 240
+    assert widest_gap(served, "abc") <= 2
+
+
+async def test_those_who_wait_share_by_cost(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("org", default=1, key="org")])
+    for tenant, cost in (("a", 1), ("b", 4), ("c", 2)):
+        await queue.enqueue_many(messages(tenant, 300, cost=cost, **IN_X))
+    served = await serve_group(queue, 250)
+    assert widest_gap(served, "abc") <= 2 * 4
+
+
+async def test_the_group_s_own_virtual_time_decides_not_the_pool_s(make_queue: MakeQueue) -> None:
+    """a gets far more than b in the pool, by work that needs no slot: at the group they still take turns."""
+    queue = await make_queue(limits=[Limit("org", default=1, key="org")])
+    await queue.enqueue_many(messages("a", 100, **IN_X) + messages("b", 100, **IN_X))
+    await queue.enqueue_many(messages("a", 1000, queues=2))
+    served = await serve_group(queue, 80)
+    assert len(served) >= 75
+    assert widest_gap(served, "ab") <= 2
+
+
+async def test_a_newcomer_at_the_group_has_no_credit(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("org", default=1, key="org")])
+    await queue.enqueue_many(messages("a", 200, **IN_X) + messages("b", 200, **IN_X))
+    await serve_group(queue, 100)
+    await queue.enqueue_many(messages("new", 100, **IN_X))
+    served = await serve_group(queue, 90)
+    assert widest_gap(served, ["a", "b", "new"]) <= 2
+
+
+async def test_limits_of_some_leave_the_shares_of_the_others_alone(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("tenant", default=2)])
+    for tenant in ("a", "b", "c"):
+        await queue.limits.set("tenant", tenant, None)
+    for tenant in ("a", "b", "c", "limited1", "limited2"):
+        await queue.enqueue_many(messages(tenant, 300))
+    held = await queue.claim(10)
+    stuck = [lease for lease in held if lease.message.tenant.startswith("limited")]
+    assert len(stuck) == 4
+    await finish(queue, [lease for lease in held if lease not in stuck])
+    served = await serve(queue, 300, 10)
+    assert widest_gap(served, "abc") <= 2
+    assert {tenant for tenant, _ in served} == {"a", "b", "c"}
+
+
+async def test_work_conserving_while_anything_is_claimable_a_claim_gets_something(
+    make_queue: MakeQueue,
+) -> None:
+    queue = await make_queue(limits=[Limit("tenant", default=1), Limit("org", default=3, key="org")])
+    await queue.enqueue_many(
+        [NewMessage(n, tenant=f"t{n % 40}", metadata={"org": f"o{n % 5}"}) for n in range(400)]
+    )
+    running = []
+    while leases := await queue.claim(1):
+        running += leases
+    assert len(running) == 15
+    for lease in running:
+        await lease.complete()
+        running[:] = running[1:]
+        assert len(await queue.claim(1)) == 1
+
+
+async def test_pools_do_not_share_their_turns(make_queue: MakeQueue) -> None:
+    queue = await make_queue()
+    await queue.enqueue_many(messages("a", 50, pool="fast") + messages("a", 50) + messages("b", 50))
+    await finish(queue, await queue.claim(50, pools=("fast",)))
+    assert names(await queue.claim(4)) != []
+    served = await serve(queue, 40)
+    assert widest_gap(served, "ab") <= 2
+
+
+async def test_the_first_message_of_a_new_tenant_is_next(make_queue: MakeQueue) -> None:
+    queue = await make_queue()
+    await queue.enqueue_many(messages("busy", 1000, queues=10))
+    await serve(queue, 137)
+    await put(queue, "new", "first")
+    assert "first" in await claimed(queue, 2)
+    assert (await one(queue)).message.tenant == "busy"
