@@ -9,6 +9,7 @@ import redis
 
 from fairqueue._engine.script import Script
 from tests.guards.mutate import Mutation, MutationError, changed_scripts
+from tests.support.proxy import Proxy
 
 
 @pytest.fixture(autouse=True)
@@ -32,3 +33,10 @@ def _give_to_server(url: str, changed: list[Script]) -> None:
                 server.script_load(script.source)
             except redis.ResponseError as error:
                 raise MutationError(f"{script.name} does not compile: {error}") from error
+
+
+@pytest.fixture
+def proxy(server: str) -> Iterator[Proxy]:
+    """Stands before the server. A test names it before ``make_queue``, whose last checks still go through it."""
+    with Proxy(server) as proxy:
+        yield proxy

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-
-import pytest
 
 from fairqueue import Limit, NewMessage
 from fairqueue.testing import ManualClock, drain
@@ -24,12 +21,6 @@ NO_REPLAY = without(
 NO_ANSWER = without(
     "the record of the client's last settle", "settle.lua", "if answered then", "if false then"
 )
-
-
-@pytest.fixture
-def proxy(server: str) -> Iterator[Proxy]:
-    with Proxy(server) as proxy:
-        yield proxy
 
 
 @guard(

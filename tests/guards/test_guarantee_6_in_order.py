@@ -138,8 +138,8 @@ async def test_pools_are_tried_in_the_order_given(make_queue: MakeQueue) -> None
     without(
         "blocking the lane alone",
         "includes/claim_pick.lua",
-        "if kept_out(lane, lane_tag, tenant_tag) then return end",
-        "if kept_out(lane, lane_tag, tenant_tag) then return pass_over(lane.pool_scope, lane.tenant) end",
+        "kept_out(lane, lane_tag, tenant_tag) then return end",
+        "kept_out(lane, lane_tag, tenant_tag) then return pass_over(lane.pool_scope, lane.tenant) end",
     ),
 )
 async def test_nothing_waits_behind_another_lane(make_queue: MakeQueue) -> None:

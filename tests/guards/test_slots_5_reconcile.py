@@ -11,6 +11,7 @@ from tests.conftest import MakeQueue
 from tests.guards.mutate import without
 from tests.guards.proof import guard
 from tests.guards.scenario import Queue, claimed, held, leases_of, put_slot, slots
+from tests.support.proxy import Proxy
 from tests.support.waiting import eventually
 
 ORGS = [Limit("tenant", default=5), Limit("org", default=1, key="org")]
@@ -239,3 +240,34 @@ async def test_one_worker_at_a_time_reconciles(make_queue: MakeQueue) -> None:
     assert not await taken_by("another", 60_000)
     assert await taken_by("one", 30)  # its own it may prolong
     await eventually(lambda: taken_by("another", 60_000), "the lock to expire", deadline=3)
+
+
+@guard(
+    "slots 5",
+    "a worker whose lock another holds leaves the slots alone, until it gets the lock",
+    without(
+        "asking for the lock",
+        "fairqueue.maintenance.service:Maintenance._reconcile",
+        "        return\n",
+        "        pass\n",
+    ),
+)
+async def test_a_worker_without_the_lock_leaves_the_slots_alone(proxy: Proxy, make_queue: MakeQueue) -> None:
+    queue = await make_queue(url=proxy.url, limits=ONE, reclaim_interval=0, reconcile_interval=0.02)
+    await faults.leak_slot(queue, "tenant", "a", "ghost")
+    calls = queue.engine.calls
+    await queue.engine.run(calls.lock("reconcile", "another", 60_000))
+    asked = proxy.count("lock")
+    maintenance = Maintenance(queue.engine)
+    await maintenance.start()
+    try:
+        await eventually(lambda: proxy.count("lock") >= asked + 3, "the lock to be asked for")
+        assert await held(queue, "tenant", "a") == 1
+        await queue.engine.run(calls.lock("reconcile", "another", 0))
+        await eventually(lambda: _is_free(queue), "the leaked slot to be freed")
+    finally:
+        await maintenance.stop()
+
+
+async def _is_free(queue: Queue) -> bool:
+    return await held(queue, "tenant", "a") == 0

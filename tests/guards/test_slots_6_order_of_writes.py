@@ -355,27 +355,52 @@ async def test_a_deadline_of_nothing_is_dropped(make_queue: MakeQueue, clock: Ma
 
 @guard(
     "slots 6",
-    "a record whose message has left flight is only cleaned up",
+    "a record whose message has left flight is only cleaned up, with the slot it still describes",
     without(
         "asking whether the message is in flight",
         "reclaim.lua",
         "local in_flight = h and h.state == 'f'",
         "local in_flight = h",
     ),
+    without(
+        "freeing the slot",
+        "reclaim.lua",
+        "  if lease then\n    free_slots",
+        "  if lease and in_flight then\n    free_slots",
+    ),
 )
 async def test_a_stale_record_is_only_cleaned_up(make_queue: MakeQueue, clock: ManualClock) -> None:
-    queue = await make_queue(retry=RetryPolicy(max_crashes=1))
+    queue = await make_queue(limits=LIMITS, retry=RetryPolicy(max_crashes=1))
     await queue.enqueue_many(four()[:1])
     (lease,) = await queue.claim()
-    record = await queue.engine.command("HGET", key(queue.engine.calls.root, "leases"), join("a", "m0"))
+    root, mid = queue.engine.calls.root, join("a", "m0")
+    record = await queue.engine.command("HGET", key(root, "leases"), mid)
     await lease.release()
-    await queue.engine.command("HSET", key(queue.engine.calls.root, "leases"), join("a", "m0"), record)
-    await queue.engine.command(
-        "ZADD", key(queue.engine.calls.root, "deadlines"), clock.now_ms(), join("a", "m0")
-    )
-    clock.advance(31)
+    # as a release leaves it that was cut after it had moved the message
+    await queue.engine.command("HSET", key(root, "leases"), mid, record)
+    await queue.engine.command("ZADD", key(root, "deadlines"), clock.now_ms(), mid)
+    await put_slot(queue, "org", "o", ("a", "m0"), lease.token)
     assert (await queue.reclaim()).dead == []
+    assert await held(queue, "org", "o") == 0
     assert await claimed(queue) == ["m0"]
+
+
+@guard(
+    "slots 6",
+    "a message in flight whose header cannot be read and whose record is gone is a dead letter, payload and all",
+    without("the dead letter", "reclaim.lua", "if not h and head_texts[i] then", "if false then"),
+)
+async def test_an_unreadable_header_without_a_record(make_queue: MakeQueue, clock: ManualClock) -> None:
+    queue = await make_queue(limits=LIMITS)
+    await queue.enqueue_many(four()[:1])
+    await queue.claim()
+    await faults.overwrite(queue, "header", "a", "m0", b"not a header")
+    await faults.delete(queue, "lease", "a", "m0")
+    clock.advance(31)
+    await queue.reclaim()
+    letters, _ = await queue.dead_letters.list("a")
+    assert [(letter.message.id, letter.message.payload) for letter in letters] == [("m0", 0)]
+    await queue.reconcile()
 
 
 @guard(
