@@ -63,6 +63,12 @@ class Consumer(Generic[P]):
         self._unanswered: ClaimOptions | None = None  # of the last claim that was not answered
         self._mending: set[str] = set()  # groups under repair beside the claims that found them
         self.next_due_ms: int | None = None
+        engine.forget_parent = self._forget_parent
+
+    def _forget_parent(self) -> object:
+        inherited = (self._open, self._tasks)
+        self._open, self._tasks, self._mending, self._unanswered = {}, set(), set(), None
+        return inherited
 
     # --- claiming --------------------------------------------------------------------------------------------
 
@@ -283,6 +289,7 @@ class Consumer(Generic[P]):
     # --- life ------------------------------------------------------------------------------------------------
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        self._engine.own()
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -295,6 +302,7 @@ class Consumer(Generic[P]):
 
     async def close(self) -> None:
         """Lets what is under way end, and releases uncounted what a lost claim may have taken."""
+        self._engine.own()
         while self._tasks:
             done, _ = await asyncio.wait(set(self._tasks), timeout=2.0)
             if not done:

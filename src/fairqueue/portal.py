@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
@@ -18,7 +20,7 @@ class Portal:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._pid = os.getpid()
+        _portals.add(self)
 
     def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of the coroutine that ``work`` makes; an interrupt of the caller cancels it."""
@@ -44,9 +46,17 @@ class Portal:
                 return
             yield item  # type: ignore[misc]
 
+    def _after_fork(self) -> None:
+        """The parent's thread is not here, and its lock may be held for ever."""
+        if self._loop is not None:
+            # Nothing that is collected here, at the latest when this process ends, may reach the loop's epoll: it is
+            # shared with the parent, whose sockets would fall silent. A closed loop lets go of nothing; close()
+            # itself would use the epoll. (uvloop minds its forks, and has no such attribute.)
+            with contextlib.suppress(AttributeError):
+                self._loop._closed = True  # type: ignore[attr-defined]  # noqa: SLF001
+        self._lock, self._loop, self._thread = threading.Lock(), None, None
+
     def _running(self) -> asyncio.AbstractEventLoop:
-        if self._pid != os.getpid():  # the parent's thread is not here, and its lock may be held for ever
-            self._lock, self._loop, self._pid = threading.Lock(), None, os.getpid()
         with self._lock:
             if self._loop is None:
                 loop = asyncio.new_event_loop()
@@ -60,8 +70,20 @@ class Portal:
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
-        if loop is not None and thread is not None and self._pid == os.getpid():
+        if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             thread.join(timeout=5)
             if not thread.is_alive():
                 loop.close()
+
+
+_portals: weakref.WeakSet[Portal] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for portal in list(_portals):
+        portal._after_fork()  # noqa: SLF001 - the hook is a part of the class
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

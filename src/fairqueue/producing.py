@@ -26,7 +26,11 @@ async def enqueue_many(engine: Engine, messages: Sequence[NewMessage[Any]]) -> l
     rows = [_row(engine, message) for message in messages]
     sent: list[Enqueued] = []
     for chunk in _chunks(rows):
-        answers = await engine.run(engine.calls.enqueue(chunk))
+        stream = engine.enqueue_streams.take()
+        answers = await engine.run(engine.calls.enqueue(stream, chunk))
+        engine.enqueue_streams.answered(
+            stream
+        )  # else it is left: its call may still be repeated behind our back
         for row, (created, state) in zip(chunk, answers, strict=True):
             sent.append(Enqueued(id=row.id, tenant=row.tenant, created=created, state=MessageState(state)))
     return sent

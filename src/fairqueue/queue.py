@@ -267,7 +267,9 @@ class FairQueue(Generic[P]):
     async def release_many(self, leases: Sequence[Lease[P]], delay: timedelta | float = 0) -> list[Outcome]:
         """Gives all back uncounted in one round trip; outcomes in order, ``"lost"`` instead of raising."""
         delay_ms = duration_ms("delay", delay)
-        return await self._consumer.settle([(lease, Settlement("release", delay_ms)) for lease in _checked(leases)])
+        return await self._consumer.settle(
+            [(lease, Settlement("release", delay_ms)) for lease in _checked(leases)]
+        )
 
     async def extend_many(self, leases: Sequence[Lease[P]]) -> list[Outcome]:
         """Extends all; ``"extended"`` or ``"lost"`` in order."""

@@ -9,7 +9,8 @@ import pytest
 
 from fairqueue import FairQueue, Lease, LeaseLostError, Limit, NewMessage
 from tests.conftest import MakeQueue
-from tests.support.proxy import Fault, Proxy, cut_reply, lose_reply, lose_request
+from tests.support.proxy import Fault, Proxy, cut_reply, delay, lose_reply, lose_request
+from tests.support.waiting import eventually
 
 FAULTS = {
     "request lost": lose_request(),
@@ -40,6 +41,36 @@ async def test_an_enqueue_stores_one_message(make_queue: MakeQueue, proxy: Proxy
     (message,), _ = await queue.messages("a")
     assert (message.message.id, message.message.payload) == (sent.id, "payload")
     assert (await queue.stats()).ready == 1
+
+
+async def test_an_enqueue_is_not_made_again_when_its_message_is_done_already(
+    make_queue: MakeQueue, proxy: Proxy
+) -> None:
+    """Stored, answer lost, claimed and completed by somebody else, all before the client asks again."""
+    queue = await make_queue(url=proxy.url)
+    proxy.next("enqueue", lose_reply())
+    proxy.next("enqueue", delay(0.3))
+    sending = asyncio.ensure_future(queue.enqueue("payload", tenant="a"))
+    other = await make_queue()
+    (lease,) = await eventually(other.claim, "the message to be there")
+    assert await lease.complete() == "done"
+    sent = await sending
+    assert proxy.count("enqueue") == 2
+    assert (sent.created, sent.state) == (True, "ready")
+    assert await other.get("a", sent.id) is None
+    assert (await other.stats()).totals.enqueued == 1
+
+
+async def test_an_enqueue_that_is_repeated_says_which_were_new(make_queue: MakeQueue, proxy: Proxy) -> None:
+    queue = await make_queue(url=proxy.url)
+    await queue.enqueue("first", tenant="a", id="m1", delay=5)
+    proxy.next("enqueue", lose_reply())
+    sent = await queue.enqueue_many([NewMessage(n, tenant="a", id=f"m{n}") for n in range(3)])
+    assert [(one.created, one.state) for one in sent] == [
+        (True, "ready"),
+        (False, "delayed"),
+        (True, "ready"),
+    ]
 
 
 async def test_a_large_enqueue_stores_each_message_once_and_in_order(

@@ -80,6 +80,7 @@ class Settings:
 DECLARABLE = ("scheduler", "limits", "retry", "max_attempts", "max_crashes", "dead_letters")
 """The settings that clients declare."""
 
+ENQUEUE_REPLAY_MS = 60_000  # longer than a client repeats a call by itself
 MAX_NOTE = 4_000  # characters of an error's text that are kept
 
 
@@ -123,13 +124,16 @@ class Calls:
 
     # --- transitions -----------------------------------------------------------------------------------------
 
-    def enqueue(self, rows: Sequence[NewRow]) -> Call[list[tuple[bool, str]]]:
+    def enqueue(self, stream: Stream, rows: Sequence[NewRow]) -> Call[list[tuple[bool, str]]]:
         packed = [
             (join(r.tenant, r.id), r.lane, r.priority, repr(r.cost), r.due_in_ms, _ms(r.due_at_ms),
              _ms(r.max_attempts), r.body)
             for r in rows
         ]  # fmt: skip
-        return self._call("enqueue", _created, *packed)
+        return self._call(
+            "enqueue", _created, *packed,
+            session=stream.session, stream=stream.number, callno=stream.callno, ttl=ENQUEUE_REPLAY_MS,
+        )  # fmt: skip
 
     def claim(
         self, stream: Stream, n: int, visibility_ms: int, consumer: str, pools: Sequence[str]
@@ -142,7 +146,8 @@ class Calls:
 
     def settle(self, stream: Stream, rows: Sequence[SettleRow], ttl_ms: int) -> Call[list[str]]:
         packed = [
-            (join(r.tenant, r.id), r.token, r.action, r.delay_ms, note_text(r.reason), note_text(r.text)) for r in rows
+            (join(r.tenant, r.id), r.token, r.action, r.delay_ms, note_text(r.reason), note_text(r.text))
+            for r in rows
         ]
         return self._call(
             "settle", replies.texts, *packed,

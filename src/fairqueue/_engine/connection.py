@@ -211,9 +211,11 @@ class Connection:
             await self._redis.aclose()
             self._redis = None
 
-    def forget(self) -> None:
-        """After a fork: the parent's sockets are not ours; nothing is sent on them."""
+    def forget(self) -> object:
+        """After a fork: nothing is sent on the parent's sockets. Returns what must live on untouched."""
+        inherited = (self._redis, self._exchanges)
         self._redis, self._exchanges, self._url = None, set(), ""
+        return inherited
 
 
 def _is(answer: Any, code: str) -> bool:

@@ -54,6 +54,9 @@ def open_redis(
         options["socket_keepalive"] = True
     try:
         pool = BlockingConnectionPool.from_url(url, **options)
+        # the URL may say what is not for it to say: replies are read as they come in this protocol
+        pool.connection_kwargs |= {"protocol": 2, "decode_responses": False}
+        pool.make_connection()  # type: ignore[no-untyped-call]  # connects to nothing yet, but knows its options
     except (ValueError, TypeError) as error:  # an option in the URL that redis-py does not know
         raise ConfigurationError(
             f"expected url to be usable, got an option redis-py refuses: {error}"

@@ -9,7 +9,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -28,7 +28,13 @@ from .replies import text
 
 T = TypeVar("T")
 _log = logging.getLogger("fairqueue")
+FIRST_PATIENCE = 5.0  # seconds to reach the server at first: a wrong address shows here
 _OLDEST = {"redis": (7, 0), "valkey": (7, 2)}
+
+
+# What a fork has of its parent's connections. Never closed, never collected: that would take their sockets out of the
+# parent's event loop, whose epoll both processes share, and the parent would wait for answers in vain.
+_inherited: list[object] = []
 
 
 @dataclass(slots=True)
@@ -74,7 +80,6 @@ class Engine:
         self.options = options
         self.calls = Calls(options.name, options.clock)
         self.codec: Codec = options.codec or JsonCodec()
-        self.consumer_default = f"{socket.gethostname()}:{os.getpid()}"
         self.connection = Connection(self._locate, self.calls.root, self._restore)
         self.url = ""
         self.settings = Settings({}, ())
@@ -85,6 +90,8 @@ class Engine:
             0.0  # when the embedded server was last seen to run; asked again after trouble since
         )
         self._bells: dict[tuple[str, ...], Bell] = {}
+        self.forget_parent: Callable[[], object] = lambda: None
+        """Told after a fork; returns what must live on untouched."""
         self._connecting: asyncio.Lock | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connected = False
@@ -92,9 +99,11 @@ class Engine:
 
     def _renew(self) -> None:
         self._pid = os.getpid()
+        self.consumer_default = f"{socket.gethostname()}:{self._pid}"
         self.session = secrets.token_hex(8)
         self.claim_streams = StreamPool(self.session + "c")
         self.settle_streams = StreamPool(self.session + "s")
+        self.enqueue_streams = StreamPool(self.session + "e")
 
     # --- life ------------------------------------------------------------------------------------------------
 
@@ -117,18 +126,23 @@ class Engine:
                 self._connected = True
 
     def _check_owner(self) -> None:
+        self.own()
         loop = asyncio.get_running_loop()
-        if self._pid != os.getpid():
-            # a fork: sockets, tasks and sessions are the parent's
-            self.connection.forget()
-            self._bells, self._loop, self._connecting, self._connected = {}, None, None, False
-            self._renew()
         if self._loop is None:
             self._loop = loop
         elif self._loop is not loop:
             raise FairQueueError(
                 "this FairQueue belongs to another event loop: make one for each loop, or use SyncFairQueue"
             )
+
+    def own(self) -> None:
+        """After a fork connections, tasks and sessions are the parent's: this process gets its own."""
+        if self._pid == os.getpid():
+            return
+        _inherited.append((self.connection.forget(), self._bells, self.forget_parent()))
+        self._bells, self._loop, self._connecting, self._connected = {}, None, None, False
+        self._ensured_at = -1.0  # a claim on the embedded server does not come with a fork either
+        self._renew()
 
     async def _locate(self) -> str:
         url = self.options.url
@@ -137,6 +151,7 @@ class Engine:
             return self.url
         if self._server is None:
             self._server = await embedded.start(url.path)
+            self._ensured_at = time.monotonic()
             _log.info("fairqueue uses the embedded server at %s", self._server.path)
             self.url = self._server.url
         elif (self.connection.lost_at or 0) > self._ensured_at:
@@ -150,7 +165,7 @@ class Engine:
         return server.ensure() if server is not None else self.url
 
     async def _check_server(self) -> None:
-        info = await self.connection.command("INFO", patience=5)
+        info = await self.connection.command("INFO", patience=FIRST_PATIENCE)
         if info.get("cluster_enabled") in (1, "1"):
             raise ConfigurationError(
                 "expected url to name a single server, got a cluster node: this version does not support clusters"
@@ -220,6 +235,7 @@ class Engine:
 
     async def close(self) -> None:
         """Gives back bells and connections; an embedded server of ours loses this client."""
+        self.own()
         for bell in self._bells.values():
             await bell.close()
         self._bells.clear()

@@ -98,8 +98,8 @@ KEYS: dict[str, Key] = {
     "tenant": Key("hash", "counters of a tenant, while it has messages", "every transition", of="tenant"),
     "call": Key(
         "string",
-        "last claim or settle of a client's stream, for replay; expires",
-        "claim, settle",
+        "last enqueue, claim or settle of a client's stream, for replay; expires",
+        "enqueue, claim, settle",
         of="session US stream",
     ),
     "bell": Key("list", "at most one token: somebody idle should claim", "enqueue, wake, claim", of="pool"),

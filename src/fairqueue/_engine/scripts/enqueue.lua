@@ -1,7 +1,8 @@
 -- enqueue: stores messages of any tenants. An id that is still there, dead ones included, adds nothing. The
 -- header is written last: it is the commit mark. A message's place comes first, so whatever a cut leaves is
--- found there, and dropped, by a claim or a promote.
--- ARGV schema now:int
+-- found there, and dropped, by a claim or a promote. Repeated with the same call number it answers as the first
+-- time, though what it stored may be done and gone by then.
+-- ARGV schema now:int session stream callno ttl:int
 -- ROWS mid lane priority cost delay at max_attempts body
 -- REPLY for each row: 1 or 0 (created), state
 -- @include begin
@@ -12,8 +13,16 @@
 -- @include bell
 -- @include ring
 -- @include counters
+-- @include replay
 
 local RETRY_LANE_MS = 10000
+
+local answered = recorded()
+if answered then
+  local reply = {}
+  for created, state in string.gmatch(answered, '(%d)(%l)') do reply[#reply + 1] = { tonumber(created), state } end
+  return reply
+end
 
 local mids, rows = {}, {}
 for at = ROWS_AT, #ARGV, ROW do
@@ -98,9 +107,12 @@ many('ZADD', k.delayed, delays)
 many('HSET', k.body, bodies)
 many('HSET', k.head, heads)
 
+local summary = {}
 for i, row in ipairs(rows) do
   if reply[i][1] == 1 then reply[i][2] = row.state end
+  summary[i] = reply[i][1] .. reply[i][2]
 end
+record(table.concat(summary), ttl)
 if #delays > 0 then
   -- due before all others: whoever idles sets its timer anew
   local soonest = call('ZRANGE', k.delayed, 0, 0)[1]
