@@ -149,9 +149,26 @@ def lane_name(tenant: str, queue: str, pool: str, groups: tuple[tuple[str, str],
 
 
 def lua_keys() -> str:
-    """The same table as Lua: ``k.head`` and, for a family, ``k.lane(name)``; root is KEYS[1]."""
-    lines = ["local root = KEYS[1]", "local k = {"]
+    """The same table as Lua: ``k.head`` and, for a family, ``k.lane(name)``; root is KEYS[1].
+
+    A family remembers the names it has made: scripts ask for the same few again and again.
+    """
+    lines = [
+        "local root = KEYS[1]",
+        "local function family(prefix)",
+        "  local names = {}",
+        "  return function(of)",
+        "    local name = names[of]",
+        "    if not name then",
+        "      name = prefix .. of",
+        "      names[of] = name",
+        "    end",
+        "    return name",
+        "  end",
+        "end",
+        "local k = {",
+    ]
     for kind, spec in KEYS.items():
-        value = f"function(of) return root .. '{kind}:' .. of end" if spec.of else f"root .. '{kind}'"
+        value = f"family(root .. '{kind}:')" if spec.of else f"root .. '{kind}'"
         lines.append(f"  {kind} = {value},")
     return "\n".join([*lines, "}"])

@@ -14,8 +14,16 @@ if now == 0 then
   now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
--- Lua would write large integers as floats.
-local function int(number) return string.format('%.0f', number) end
+-- Lua would write large integers as floats. The same instants are written again and again.
+local integers = {}
+local function int(number)
+  local text = integers[number]
+  if not text then
+    text = string.format('%.0f', number)
+    integers[number] = text
+  end
+  return text
+end
 
 -- A pcall's error reply, or nil.
 local function failed(reply)

@@ -13,6 +13,13 @@ local function still_held(lines)
   return leases
 end
 
+-- Where the line after the first `skip` ones begins.
+local function after_lines(lines, skip)
+  local from = 1
+  for _ = 1, skip do from = (string.find(lines, '\n', from, true) or #lines) + 1 end
+  return from
+end
+
 local function claim_record(given, rest)
   local lines = {}
   for _, lease in ipairs(given) do lines[#lines + 1] = lease.token .. US .. lease.mid end
@@ -27,10 +34,9 @@ local function replay_claim()
   if not stored then return {}, {}, false end
   local number, handed, lines = string.match(stored, '^(%d+)\n(%d+)\n(.*)$')
   local repeated = number == callno
-  local skip = repeated and 0 or tonumber(handed)
-  for _ = 1, skip do lines = string.match(lines, '^[^\n]*\n?(.*)$') end
+  local from = repeated and 1 or after_lines(lines, tonumber(handed))
   local given, rest = {}, {}
-  for _, lease in ipairs(still_held(lines)) do
+  for _, lease in ipairs(still_held(string.sub(lines, from))) do
     local to = #given < n and given or rest
     to[#to + 1] = lease
     if to == given then call('ZADD', k.deadlines, int(now + visibility), lease.mid) end
