@@ -57,13 +57,21 @@ async def repair_groups(engine: Engine, groups: Iterable[str]) -> ReconcileRepor
 
 
 async def _known_groups(engine: Engine) -> AsyncIterator[str]:
-    for raw in await engine.command("HKEYS", key(engine.calls.root, "dirty")):
-        yield raw.decode()
+    """Each once, though a dirty group is among the others too and a scan may name one twice."""
+    seen: set[bytes] = set()
+    async for page in _pages_of_groups(engine):
+        for raw in page:
+            if raw not in seen:
+                seen.add(raw)
+                yield raw.decode()
+
+
+async def _pages_of_groups(engine: Engine) -> AsyncIterator[list[bytes]]:
+    yield await engine.command("HKEYS", key(engine.calls.root, "dirty"))
     cursor = b"0"
     while True:
         cursor, page = await engine.command("SSCAN", key(engine.calls.root, "groups"), cursor, "COUNT", _PAGE)
-        for raw in page:
-            yield raw.decode()
+        yield page
         if cursor in (b"0", 0):
             return
 
