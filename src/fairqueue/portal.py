@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import os
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
+
+from fairqueue.errors import FairQueueError
 
 T = TypeVar("T")
 
@@ -20,16 +23,32 @@ class Portal:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._calls: set[asyncio.Task[Any] | None] = set()
         _portals.add(self)
 
     def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The result of the coroutine that ``work`` makes; an interrupt of the caller cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work(), self._running())
+        """The result of the coroutine that ``work`` makes; an interrupt of the caller cancels it.
+
+        Raises:
+            FairQueueError: another thread closed the queue meanwhile. Else what the coroutine raises.
+        """
+        with self._lock:  # not between the end of one loop and the start of the next
+            future = asyncio.run_coroutine_threadsafe(self._noted(work), self._running())
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            raise FairQueueError("the queue was closed in another thread while this call waited") from None
         except BaseException:
             future.cancel()
             raise
+
+    async def _noted(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        task = asyncio.current_task()
+        self._calls.add(task)
+        try:
+            return await work()
+        finally:
+            self._calls.discard(task)
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """The items, fetched one at a time."""
@@ -54,27 +73,40 @@ class Portal:
             # itself would use the epoll. (uvloop minds its forks, and has no such attribute.)
             with contextlib.suppress(AttributeError):
                 self._loop._closed = True  # type: ignore[attr-defined]  # noqa: SLF001
-        self._lock, self._loop, self._thread = threading.Lock(), None, None
+        self._lock, self._loop, self._thread, self._calls = threading.Lock(), None, None, set()
 
     def _running(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=loop.run_forever, name="fairqueue-sync", daemon=True)
-                self._thread.start()
-                self._loop = loop
-            return self._loop
+        """The loop, started if there is none; the caller holds the lock."""
+        if self._loop is None:
+            loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=loop.run_forever, name="fairqueue-sync", daemon=True)
+            self._thread.start()
+            self._loop = loop
+        return self._loop
 
-    def close(self) -> None:
-        """Ends the thread; the next call starts another."""
+    def close(self, farewell: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Ends calls of other threads, runs ``farewell`` and ends the thread; the next call starts another."""
         with self._lock:
             loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(timeout=5)
-            if not thread.is_alive():
-                loop.close()
+            if loop is None or thread is None:
+                return
+            try:
+                asyncio.run_coroutine_threadsafe(self._end(farewell), loop).result()
+            finally:
+                self._loop = self._thread = None
+                loop.call_soon_threadsafe(loop.stop)
+                thread.join(timeout=5)
+                if not thread.is_alive():
+                    loop.close()
+
+    async def _end(self, farewell: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Only the calls are cancelled: what they have set going, a give-back say, the farewell waits for."""
+        calls = {call for call in self._calls if call is not None}
+        for call in calls:
+            call.cancel()
+        if calls:
+            await asyncio.wait(calls)
+        await farewell()
 
 
 _portals: weakref.WeakSet[Portal] = weakref.WeakSet()

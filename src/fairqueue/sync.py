@@ -232,9 +232,8 @@ class SyncFairQueue(Generic[P]):
         self._portal.call(self._queue.connect)
 
     def close(self) -> None:
-        """See ``FairQueue.close``."""
-        self._portal.call(self._queue.close)
-        self._portal.close()
+        """See ``FairQueue.close``. Calls that other threads wait in raise ``FairQueueError``."""
+        self._portal.close(self._queue.close)
 
     @property
     def options(self) -> Any:

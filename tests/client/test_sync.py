@@ -1,0 +1,201 @@
+"""``SyncFairQueue``: the same promises without ``await``, from any number of threads."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from fairqueue import (
+    ConfigurationError,
+    FairQueueError,
+    LeaseLostError,
+    Limit,
+    MessageNotFoundError,
+    NewMessage,
+    SyncFairQueue,
+)
+from fairqueue.testing import ManualClock
+from tests.support.processes import free_port
+from tests.support.waiting import eventually_sync
+
+MakeSync = Callable[..., SyncFairQueue[Any]]
+
+
+@pytest.fixture
+def make_sync(server: str, namespace: str, clock: ManualClock) -> Iterator[MakeSync]:
+    """Makes clients of this test's namespace; afterwards it must be whole."""
+    made: list[SyncFairQueue[Any]] = []
+
+    def make(**options: Any) -> SyncFairQueue[Any]:
+        queue: SyncFairQueue[Any] = SyncFairQueue(
+            **({"url": server, "name": namespace, "clock": clock} | options)
+        )
+        made.append(queue)
+        return queue
+
+    yield make
+    try:
+        if made:
+            assert made[0].audit().findings == []
+    finally:
+        for queue in made:
+            queue.close()
+
+
+def test_the_life_of_a_message(make_sync: MakeSync, clock: ManualClock) -> None:
+    queue = make_sync(limits=[Limit("tenant", default=2)])
+    assert queue.enqueue(1, tenant="a", id="m").created
+    (lease,) = queue.claim()
+    assert (lease.message.id, lease.lost.is_set()) == ("m", False)
+    clock.advance(10)
+    assert lease.extend() == lease.deadline
+    assert queue.limits.get("tenant", "a").held == 1
+    assert lease.fail("no") == "retried"
+    assert queue.stats().delayed == 1
+    clock.advance(10)
+    (lease,) = queue.claim()
+    assert lease.dead_letter("no use") == "dead"
+    assert list(queue.dead_letters.tenants()) == ["a"]
+    assert queue.dead_letters.redrive("a", "m") == 1
+    (lease,) = queue.claim()
+    assert lease.complete() == lease.complete() == "done"
+    with pytest.raises(LeaseLostError):
+        lease.release()
+    with pytest.raises(MessageNotFoundError):
+        queue.dead_letters.redrive("a", "m")
+
+
+def test_batches(make_sync: MakeSync) -> None:
+    queue = make_sync()
+    assert len(queue.enqueue_many(NewMessage(n, tenant="a") for n in range(4))) == 4
+    one, two, three, four = queue.claim(4)
+    assert queue.extend_many([one, two, three, four]) == ["extended"] * 4
+    assert queue.complete_many([one, two]) == ["done", "done"]
+    assert queue.fail_many([three]) == ["retried"]
+    assert queue.release_many([four]) == ["released"]
+
+
+def test_from_many_threads_each_message_is_taken_once(make_sync: MakeSync) -> None:
+    queue = make_sync(limits=[Limit("tenant", default=4)])
+    start = threading.Barrier(16)
+
+    def work(number: int) -> list[str]:
+        start.wait(10)
+        for n in range(10):
+            queue.enqueue(n, tenant=f"t{number % 4}", id=f"{number}-{n}")
+        done = []
+        while leases := queue.claim(2):
+            done += [lease.message.id for lease in leases]
+            assert set(queue.complete_many(leases)) == {"done"}
+        return done
+
+    with ThreadPoolExecutor(16) as threads:
+        taken = Counter(id for done in threads.map(work, range(16)) for id in done)
+    rest = Counter(lease.message.id for lease in queue.claim(200))
+    assert max(taken.values()) == 1
+    assert sum(taken.values()) + sum(rest.values()) == 160
+    assert queue.stats().totals.released == 0
+
+
+def test_a_thread_that_waits_is_woken_by_another(make_sync: MakeSync) -> None:
+    queue = make_sync()
+    with ThreadPoolExecutor(4) as threads:
+        waiting = [threads.submit(queue.claim, 1, 20) for _ in range(4)]
+        for n in range(4):
+            queue.enqueue(n, tenant="a")
+        leases = [lease for future in waiting for lease in future.result(15)]
+    assert sorted(lease.message.payload for lease in leases) == [0, 1, 2, 3]
+    assert queue.complete_many(leases) == ["done"] * 4
+
+
+def test_a_lease_is_settled_from_another_thread_than_it_was_claimed_in(make_sync: MakeSync) -> None:
+    queue = make_sync()
+    queue.enqueue(1, tenant="a")
+    (lease,) = queue.claim()
+    with ThreadPoolExecutor(8) as threads:
+        assert {future.result() for future in [threads.submit(lease.complete) for _ in range(8)]} == {"done"}
+    assert queue.stats().totals.completed == 1
+
+
+def test_keep_alive_keeps_the_lease_while_the_thread_works(make_sync: MakeSync) -> None:
+    queue = make_sync(clock=None, visibility_timeout=0.3)
+    queue.enqueue(1, tenant="a")
+    (lease,) = queue.claim()
+    first = lease.deadline
+    with lease.keep_alive():
+        eventually_sync(
+            lambda: (lease.deadline - first).total_seconds() > 0.4, "the lease to be extended twice"
+        )
+        assert queue.reclaim().reclaimed == []
+    assert lease.complete() == "done"
+
+
+def test_closed_in_one_thread_while_another_waits(make_sync: MakeSync) -> None:
+    queue = make_sync()
+    queue.connect()
+    with ThreadPoolExecutor(2) as threads:
+        waiting = threads.submit(queue.claim, 1, 60)
+        eventually_sync(lambda: queue._queue.engine._bells, "the claim to wait")
+        queue.close()
+        with pytest.raises(FairQueueError, match="closed in another thread"):
+            waiting.result(15)
+    assert queue.enqueue(1, tenant="a").created
+    (lease,) = queue.claim()
+    assert lease.message.attempt == 1
+
+
+def test_closed_again_and_again_while_others_work(make_sync: MakeSync) -> None:
+    queue = make_sync()
+    stop = threading.Event()
+
+    def work(number: int) -> int:
+        sent = 0
+        while not stop.is_set():
+            with contextlib.suppress(FairQueueError):
+                sent += queue.enqueue(sent, tenant="a", id=f"{number}-{sent}").created
+        return sent
+
+    with ThreadPoolExecutor(3) as threads:
+        working = [threads.submit(work, number) for number in range(3)]
+        for _ in range(20):
+            eventually_sync(lambda: queue._portal._loop is not None, "somebody to use it again")
+            queue.close()
+        stop.set()
+        sent = sum(future.result(15) for future in working)
+    assert queue.stats().ready >= sent > 0
+
+
+def test_what_is_wrong_is_said_in_the_callers_thread(make_sync: MakeSync) -> None:
+    queue = make_sync()
+    with pytest.raises(ConfigurationError, match="expected n to be"):
+        queue.claim(0)
+    with pytest.raises(ConfigurationError, match="positive duration"):
+        make_sync(visibility_timeout=-3)
+    broken = (NewMessage(n, tenant="a" if n else "") for n in range(2))
+    with pytest.raises(ValueError, match="tenant"):
+        queue.enqueue_many(broken)
+    assert queue.stats().ready == 0
+
+
+def test_entering_without_a_server_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairqueue._engine.engine.FIRST_PATIENCE", 0.1)
+    before = threading.active_count()
+    with pytest.raises(ConnectionError), SyncFairQueue(f"redis://127.0.0.1:{free_port()}"):
+        pass
+    assert threading.active_count() == before
+
+
+def test_iterators_are_plain(make_sync: MakeSync) -> None:
+    queue = make_sync(limits=[Limit("tenant", default=1)])
+    queue.enqueue_many([NewMessage(n, tenant=f"t{n % 3}", queue=f"q{n % 2}") for n in range(6)])
+    assert sorted(state.tenant for state in queue.tenants.list()) == ["t0", "t1", "t2"]
+    assert sorted(state.queue for state in queue.queues("t0")) == ["q0", "q1"]
+    assert list(queue.workers()) == []
+    queue.claim(3)
+    assert {state.held for state in queue.limits.list("tenant")} == {1}
