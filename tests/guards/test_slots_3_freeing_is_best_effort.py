@@ -126,8 +126,8 @@ async def test_a_failed_freeing_is_logged(make_queue: MakeQueue) -> None:
     without(
         "telling that the full group is dirty",
         "includes/claim_admit.lua",
-        "return group, gate.dirty end",
-        "return group, false end",
+        "return full, full and gate_of(full).dirty",
+        "return full, false",
     ),
     without(
         "reconciling before anybody is parked",
@@ -149,6 +149,27 @@ async def test_nobody_is_parked_at_a_dirty_group(make_queue: MakeQueue) -> None:
     await queue.enqueue("next", tenant="a", id="next")
     assert await claimed(queue) == ["next"]
     assert await held(queue, "tenant", "a") == 1
+
+
+@guard(
+    "slots 3",
+    "a broken group that a claim has met is mended by reconcile, should that client die before it does it",
+    without(
+        "marking the group dirty",
+        "includes/claim_admit.lua",
+        "if not held then mark_dirty(group, 'dirty') end",
+        "",
+    ),
+)
+async def test_a_broken_group_that_a_claim_has_met_is_remembered(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=ONE)
+    await queue.enqueue("payload", tenant="a", id="m")
+    await faults.wrong_type(queue, "slots", "tenant", "a")
+    engine = queue.engine
+    call = engine.calls.claim(engine.claim_streams.take(), 1, 30_000, "dies", ("default",))
+    assert (await engine.run(call)).messages == ()
+    assert (await queue.reconcile()).rebuilt == [("tenant", "a")]
+    assert await claimed(queue) == ["m"]
 
 
 @guard(

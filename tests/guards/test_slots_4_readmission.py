@@ -7,9 +7,10 @@ from fairqueue.testing import faults
 from tests.conftest import MakeQueue
 from tests.guards.mutate import without
 from tests.guards.proof import guard
-from tests.guards.scenario import Queue, claimed, held
+from tests.guards.scenario import Queue, claimed, drop_key, held, put_slot
 
 ONE = [Limit("tenant", default=1)]
+BOTH = [*ONE, Limit("org", default=1, key="org")]
 LOOKING = "for _, mid in ipairs(holders_in(lane, group, gate.held)) do"
 
 
@@ -60,7 +61,7 @@ async def test_a_leftover_slot_of_a_message_behind_the_head(make_queue: MakeQueu
     without(
         "the limit for a message over its own slot",
         "includes/claim_admit.lua",
-        "if gate.held - 1 >= gate.limit then return false end",
+        "if gate.held - 1 >= gate.limit then return group end",
         "",
     ),
 )
@@ -84,13 +85,75 @@ async def test_limit_zero_stops_a_message_with_a_leftover_slot(make_queue: MakeQ
     ),
 )
 async def test_a_leftover_in_one_group_is_no_way_into_another(make_queue: MakeQueue) -> None:
-    queue = await make_queue(limits=[*ONE, Limit("org", default=1, key="org")])
+    queue = await make_queue(limits=BOTH)
     await queue.enqueue(0, tenant="b", id="other", metadata={"org": "x"})
     assert await claimed(queue) == ["other"]
     await queue.enqueue(1, tenant="a", id="m", metadata={"org": "x"})
     await faults.leak_slot(queue, "tenant", "a", "m")
     assert await claimed(queue) == []
     await queue.reconcile()
+
+
+@guard(
+    "slots 4",
+    "a message that another group keeps out waits there, not at the group of its own leftover",
+    without(
+        "waiting where it is really kept out",
+        "includes/claim_pick.lua",
+        "if elsewhere and not must_reconcile then",
+        "if false then",
+    ),
+)
+async def test_a_message_waits_where_it_is_really_kept_out(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=BOTH)
+    await queue.enqueue(0, tenant="b", id="other", metadata={"org": "x"})
+    (other,) = await queue.claim()
+    await queue.enqueue(1, tenant="a", id="m", metadata={"org": "x"})
+    await faults.leak_slot(queue, "tenant", "a", "m")
+    assert await claimed(queue) == []
+    await other.complete()
+    assert await claimed(queue) == ["m"]
+
+
+@guard(
+    "slots 4",
+    "a group that cannot be counted is mended before a message waits at the group of its own leftover",
+    without(
+        "meeting the broken group first",
+        "includes/claim_admit.lua",
+        "if gate.closed then return group, true end",
+        "if gate.closed and not full then return group, true end",
+    ),
+)
+async def test_a_leftover_in_one_group_while_another_is_broken(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=BOTH)
+    await queue.enqueue(1, tenant="a", id="m", metadata={"org": "x"})
+    await faults.leak_slot(queue, "tenant", "a", "m")
+    await faults.wrong_type(queue, "slots", "org", "x")
+    assert await claimed(queue) == ["m"]
+
+
+@guard(
+    "slots 4",
+    "a message that waits at a group with a leak, over its own leftover elsewhere, has the leak mended",
+    without(
+        "asking whether that group is dirty",
+        "includes/claim_pick.lua",
+        "group, must_reconcile = elsewhere, gate_of(elsewhere).dirty end",
+        "group, must_reconcile = elsewhere, false end",
+    ),
+)
+async def test_a_leftover_in_one_group_while_another_is_dirty(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=BOTH)
+    await queue.enqueue(0, tenant="b", id="other", metadata={"org": "x"})
+    (other,) = await queue.claim()
+    await faults.wrong_type(queue, "slots", "org", "x")
+    await other.complete()
+    await drop_key(queue, "slots", "org", "x")
+    await put_slot(queue, "org", "x", ("b", "other"), other.token)  # readable again, and not freed
+    await queue.enqueue(1, tenant="a", id="m", metadata={"org": "x"})
+    await faults.leak_slot(queue, "tenant", "a", "m")
+    assert await claimed(queue) == ["m"]
 
 
 @guard(

@@ -21,27 +21,29 @@ local function has_room(gate, lane, group)
   return gate.held + woken < gate.limit
 end
 
--- The first group that keeps this lane out, and whether it must be reconciled before anybody may wait at it.
+-- The group that keeps this lane out, and whether it must be reconciled before anybody may wait at it: one that cannot
+-- be counted goes first, else the lane would wait at another and nobody would meet the broken one.
 local function blocking_group(lane)
+  local full
   for _, group in ipairs(lane.groups) do
     local gate = gate_of(group)
     if gate.closed then return group, true end
-    if not has_room(gate, lane, group) then return group, gate.dirty end
+    if not full and not has_room(gate, lane, group) then full = group end
   end
+  return full, full and gate_of(full).dirty
 end
 
--- May this message come in over its own leftover slots? Held minus its own must be below every limit.
-local function readmits(lane, mid)
+-- The group that keeps this message out although its own leftover slots count for nothing (held minus its own must be
+-- below every limit); nil: it may come in. No group of the lane is closed.
+local function keeps_out(lane, mid)
   for _, group in ipairs(lane.groups) do
     local gate = gate_of(group)
-    if gate.closed then return false end
     if gate.limit and call('HEXISTS', k.slots(group), mid) == 1 then
-      if gate.held - 1 >= gate.limit then return false end
+      if gate.held - 1 >= gate.limit then return group end
     elseif not has_room(gate, lane, group) then
-      return false
+      return group
     end
   end
-  return true
 end
 
 -- Where the lane's messages begin that this script has not looked at yet.
@@ -66,17 +68,20 @@ local function holders_in(lane, group, held)
   return found
 end
 
--- A ready message of this lane, wherever it stands in it, that still has a slot in the full group from before. Looked
--- for when the lane would be parked.
+-- A ready message of this lane, wherever it stands in it, that still has a slot in the full group from before and may
+-- come in over it. Looked for when the lane would be parked. If another group keeps such a message out, that is where
+-- the lane has to wait: its own leftover would never wake it.
 local function own_leftover(lane, group, taken)
-  local gate = gate_of(group)
+  local gate, elsewhere = gate_of(group), nil
   if gate.closed then return nil end
   for _, mid in ipairs(holders_in(lane, group, gate.held)) do
-    if not taken[mid] and tenant_of(mid) == lane.tenant and call('ZSCORE', k.lane(lane.name), mid)
-      and readmits(lane, mid) then
-      return mid
+    if not taken[mid] and tenant_of(mid) == lane.tenant and call('ZSCORE', k.lane(lane.name), mid) then
+      local by = keeps_out(lane, mid)
+      if not by then return mid end
+      if by ~= group then elsewhere = by end
     end
   end
+  return nil, elsewhere
 end
 
 local function dirty_found()

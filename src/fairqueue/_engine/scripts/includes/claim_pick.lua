@@ -97,11 +97,13 @@ local function park_at(lane, group, lane_tag, tenant_tag)
   for _, baton in ipairs(park(lane, group, lane_tag, tenant_tag)) do batons[baton] = true end
 end
 
--- A message ready in a lane that may come in over its own leftover slot, as { mid, header }.
+-- A message ready in a lane that may come in over its own leftover slot, as { mid, header }; else the group at which
+-- such a message has to wait.
 local function leftover_of(lane, group)
-  local mid = own_leftover(lane, group, taken)
+  local mid, elsewhere = own_leftover(lane, group, taken)
   local h = mid and unpack_header(call('HGET', k.head, mid))
   if h and h.state == 'r' and h.lane == lane.name then return { mid = mid, header = h, over = true } end
+  return nil, elsewhere
 end
 
 local function serve(lane, found, lane_tag, tenant_tag)
@@ -130,11 +132,12 @@ local function kept_out(lane, lane_tag, tenant_tag)
   lane.readmitted = nil
   local group, must_reconcile = blocking_group(lane)
   if not group then return false end
-  local found = leftover_of(lane, group)
+  local found, elsewhere = leftover_of(lane, group)
   if found then
     lane.readmitted = found
     return false
   end
+  if elsewhere and not must_reconcile then group, must_reconcile = elsewhere, gate_of(elsewhere).dirty end
   if must_reconcile then
     dirty[group] = true
     pass_over(lane.scope, lane.name)
