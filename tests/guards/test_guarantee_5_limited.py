@@ -62,14 +62,14 @@ async def test_several_claims_take_no_more_than_the_limit(make_queue: MakeQueue)
     without(
         "every group but the first",
         ADMIT,
-        "local function blocking_group(lane)\n  for _, group in ipairs(lane.groups) do",
-        "local function blocking_group(lane)\n  for _, group in ipairs({ lane.groups[1] }) do",
+        "  local full\n  for _, group in ipairs(lane.groups) do",
+        "  local full\n  for _, group in ipairs({ lane.groups[1] }) do",
     ),
     without(
         "every group but the last",
         ADMIT,
-        "local function blocking_group(lane)\n  for _, group in ipairs(lane.groups) do",
-        "local function blocking_group(lane)\n  for _, group in ipairs({ lane.groups[#lane.groups] }) do",
+        "  local full\n  for _, group in ipairs(lane.groups) do",
+        "  local full\n  for _, group in ipairs({ lane.groups[#lane.groups] }) do",
     ),
 )
 async def test_all_groups_are_taken_or_none(make_queue: MakeQueue) -> None:
