@@ -14,6 +14,7 @@ from fairqueue import FairQueue, Lease, Limit, NewMessage, RetryPolicy
 from fairqueue.testing import ManualClock, drain
 from tests.conftest import MakeQueue
 from tests.engine.tools import claimed, held, names, put
+from tests.support.processes import ROOT
 
 SCAN = 200
 """Lanes that one script parks at most: what a scan limit is elsewhere."""
@@ -130,6 +131,7 @@ async def test_a_tenant_that_comes_back_gets_its_share_at_once_and_no_burst(
 
 # --- C3 ----------------------------------------------------------------------------------------------------------
 
+GLOSSARY = ROOT / "docs" / "glossary.md"
 DURATIONS = defaultdict(lambda: 0.01, A=1.0)
 
 
@@ -169,6 +171,7 @@ async def test_without_limits_shares_are_of_dispatches(make_queue: MakeQueue, cl
     share = Counter(tenant for tenant, _ in await simulated(queue, clock, 6))
     assert share.total() > 100
     assert max(share.values()) - min(share.values()) <= 1
+    assert "a share of deliveries, whatever time\ntheir handlers take" in GLOSSARY.read_text()
 
 
 @pytest.mark.case("C3")
