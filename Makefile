@@ -1,6 +1,7 @@
 # Every target sets itself up: it needs a Python of 3.11 or newer and make, nothing else.
 #   make PYTHON=/path/to/python3 ...   chooses the interpreter of a new .venv (default: the first on PATH that will do)
-# Each target has a budget of seconds; one that overruns it is ended, and make fails.
+# Each target has a budget of seconds; one that overruns it is ended, and make fails. On a busy machine give it more:
+#   make test TEST_BUDGET=900
 
 VENV ?= .venv
 PY = $(VENV)/bin/python
