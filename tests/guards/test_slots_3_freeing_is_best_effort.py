@@ -87,6 +87,24 @@ async def test_a_dead_letter_while_freeing_fails_goes_through(make_queue: MakeQu
 
 @guard(
     "slots 3",
+    "a late completion frees the slot that the reclaim could not",
+    without("the freeing", "settle.lua", "    free_slots(row.mid, h.lane, row.token)\n", ""),
+)
+async def test_a_late_completion_frees_what_the_reclaim_could_not(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue, late = await one_in_flight(make_queue)
+    clock.advance(31)
+    await queue.reclaim()
+    await drop_key(queue, "slots", "tenant", "a")
+    await put_slot(queue, "tenant", "a", ("a", "m"), late.token)  # readable again, and not freed
+    assert await told(late.complete()) == "done"
+    assert await held(queue, "tenant", "a") == 0
+    await queue.reconcile()
+
+
+@guard(
+    "slots 3",
     "a slot that cannot be freed is counted",
     without("the count", "includes/slots.lua", "failures = failures + #mids", "failures = 0"),
 )

@@ -288,6 +288,31 @@ async def test_a_deleted_record_lets_fail_through(make_queue: MakeQueue, clock: 
 
 @guard(
     "slots 6",
+    "an in-flight record deleted by hand is written again by the next extend",
+    without(
+        "the new record",
+        "extend.lua",
+        "    call('HSET', k.leases, mid, pack_lease(lease_of_header(h, consumer)))\n",
+        "",
+    ),
+    without(
+        "believing the header",
+        "extend.lua",
+        "if not lease and h and h.state == 'f' and h.token == token then",
+        "if false then",
+    ),
+)
+async def test_a_deleted_record_is_written_again_by_extend(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=LIMITS)
+    await queue.enqueue_many(four()[:1])
+    (lease,) = await queue.claim()
+    await faults.delete(queue, "lease", "a", "m0")
+    assert await told(lease.extend()) == lease.deadline
+    assert await leases_of(queue) == {"a/m0": lease.token}
+
+
+@guard(
+    "slots 6",
     "without its record a settle frees only slots with exactly its token",
     without(
         "comparing the token before the slot is removed",
