@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 import time
 from typing import Any
 
@@ -14,9 +13,10 @@ from fairqueue import Limit, Message, NewMessage, RetryPolicy, Worker
 from fairqueue.testing import ManualClock, drain, faults
 from tests.conftest import MakeQueue
 from tests.engine.tools import held, ids, one, put, raw
-from tests.faults.cases.actors import Actor, Cast
+from tests.faults.cases.actors import Cast
+from tests.faults.cases.kills import killed_after
 from tests.support.fixtures import MakeServer
-from tests.support.proxy import Proxy, hold_reply
+from tests.support.proxy import Proxy
 from tests.support.waiting import eventually
 
 TENANT = [Limit("tenant", default=2)]
@@ -54,34 +54,6 @@ async def test_a_killed_consumers_slots_are_freed_by_a_process_that_never_saw_th
 
 
 # --- A2 ----------------------------------------------------------------------------------------------------------
-
-
-async def killed_after(call: int, proxy: Proxy, cast: Cast, order: dict[str, Any], **options: Any) -> bool:
-    """Starts an actor that does the order and kills it when the server has done its k-th command; False: it had fewer."""
-    proxy.reset()
-    gate = threading.Event()
-    held_back = hold_reply(gate)
-    proxy.next(None, held_back, after=call - 1)
-    actor = cast.start(url=proxy.url, **options)
-    actor.tell(**order)
-    answer = asyncio.ensure_future(_answered(actor))
-
-    def reached_and_done() -> bool:
-        return not proxy.waiting and not any(held_back in link.unanswered for link in proxy._links)
-
-    await eventually(lambda: answer.done() or reached_and_done(), "the command or the end")
-    reached = not answer.done()
-    actor.kill()
-    await answer
-    gate.set()
-    proxy.reset()
-    return reached
-
-
-async def _answered(actor: Actor) -> None:
-    """Its connecting, then its work; or its death."""
-    await actor.hear()
-    await actor.hear()
 
 
 @pytest.mark.case("A2")
