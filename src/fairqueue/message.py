@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
 from fairqueue.errors import InvalidMessageError
 from fairqueue.validation import (
@@ -31,6 +31,16 @@ from fairqueue.validation import (
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
+    from typing_extensions import TypeVar  # for checkers alone: it is not needed at run time
+
+    P = TypeVar("P", default=Any)  # without an annotation a queue takes any payload, also for a strict checker
+    P_co = TypeVar("P_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    P = TypeVar("P")
+    P_co = TypeVar("P_co", covariant=True)
+
 __all__ = [
     "DeadLetter",
     "Enqueued",
@@ -43,8 +53,6 @@ __all__ = [
     "uuid7",
 ]
 
-P = TypeVar("P")
-P_co = TypeVar("P_co", covariant=True)
 _T = TypeVar("_T")
 
 _METADATA = json.JSONEncoder(ensure_ascii=False, allow_nan=False)

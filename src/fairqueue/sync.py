@@ -6,13 +6,14 @@ Every method runs the asyncio client's in a background event loop, so there is o
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Generic, Self
 
 from fairqueue.clock import Clock
-from fairqueue.config import Codec
+from fairqueue.config import Codec, Options
 from fairqueue.dead_letters import DeadLetters
 from fairqueue.lease import Lease
 from fairqueue.limits import Limit
@@ -58,7 +59,7 @@ class SyncLease(Generic[P]):
         return self.lease.deadline
 
     @property
-    def lost(self) -> Any:
+    def lost(self) -> threading.Event:
         """A ``threading.Event``: set when an extend or settle found the lease lost."""
         return self.lease.lost
 
@@ -236,7 +237,7 @@ class SyncFairQueue(Generic[P]):
         self._portal.close(self._queue.close)
 
     @property
-    def options(self) -> Any:
+    def options(self) -> Options:
         """The checked options."""
         return self._queue.options
 

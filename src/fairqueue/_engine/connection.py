@@ -40,6 +40,11 @@ def pauses(first: float = _FIRST_PAUSE, longest: float = _LONGEST_PAUSE) -> Call
     return following
 
 
+def import_driver() -> None:
+    """Imports redis-py, which takes long enough to be done in a thread rather than hold up an event loop."""
+    from . import driver  # noqa: F401
+
+
 class Connection:
     """Runs calls on one server.
 

@@ -22,7 +22,7 @@ from fairqueue.retry import RetryPolicy
 
 from .bell import Bell
 from .calls import DECLARABLE, Call, Calls, Settings, Stream
-from .connection import Connection
+from .connection import Connection, import_driver
 from .keys import key
 from .replies import text
 
@@ -121,6 +121,7 @@ class Engine:
             self._connecting = asyncio.Lock()
         async with self._connecting:
             if not self._connected:
+                await asyncio.to_thread(import_driver)
                 await self._check_server()
                 await self._configure()
                 self._connected = True
