@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar  # for checkers alone: it is not needed at run time
 
-    P = TypeVar("P", default=Any)  # without an annotation a queue takes any payload, also for a strict checker
+    # Without an annotation a queue takes any payload, also for a strict checker.
+    P = TypeVar("P", default=Any)
     P_co = TypeVar("P_co", covariant=True, default=Any)
 else:
     from typing import TypeVar
