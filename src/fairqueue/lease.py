@@ -88,6 +88,11 @@ class Lease(Generic[P]):
     def __repr__(self) -> str:
         return f"<Lease {self.message.tenant!r}/{self.message.id!r} attempt {self.message.attempt} until {self.deadline}>"
 
+    @property
+    def settled(self) -> bool:
+        """Its end is known: there is nothing left to extend or settle."""
+        return self.settlement is not None and self.settlement.outcome is not None
+
     async def extend(self) -> datetime:
         """Moves the deadline to now + the visibility timeout and returns it; revives an expired lease nobody reclaimed.
 
@@ -129,9 +134,10 @@ class Lease(Generic[P]):
     async def _keep(self) -> None:
         while not self.lost.is_set():
             await asyncio.sleep(self.visibility_ms / 1000 / _EXTENDS_PER_TIMEOUT)
-            with contextlib.suppress(
-                FairQueueError
-            ):  # away or lost; an expired lease is revived by the next extend
+            if self.settled:
+                return
+            # away or lost; an expired lease is revived by the next extend
+            with contextlib.suppress(FairQueueError):
                 await self.extend()
 
     def failure(self, error: BaseException | str | None, delay_ms: int | None = None) -> Settlement:

@@ -92,7 +92,7 @@ class LeaseKeeper:
 
     async def _extend_all(self, connection: Connection) -> None:
         with self._lock:
-            kept = list(self._kept.values())
+            kept = [(lease, lost) for lease, lost in self._kept.values() if not lease.settled]
         for start in range(0, len(kept), _CHUNK):
             chunk = kept[start : start + _CHUNK]
             named = [(lease.message.tenant, lease.message.id, lease.token) for lease, _ in chunk]
@@ -110,7 +110,7 @@ class LeaseKeeper:
             lease.deadline = from_ms(deadline)
             return
         with self._lock:
-            if self._kept.pop(id(lease), None) is None:
+            if self._kept.pop(id(lease), None) is None or lease.settlement is not None:
                 return  # settled while the extend was under way: not lost
         lease.lost.set()
         lost()

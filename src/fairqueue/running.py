@@ -116,8 +116,10 @@ class Runner:
             if task is not None and task.cancelling():
                 raise
             return self._failed(lease, RuntimeError("the handler cancelled itself"))
-        except Exception as error:  # noqa: BLE001 - a handler may raise anything: that is a failed attempt
-            return self._failed(lease, error)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a handler may raise anything: that is a failed attempt
+            return self._failed(lease, error)  # SystemExit too, or it would take the other messages along
         return Settlement("complete")
 
     async def _call(self, lease: Lease[Any]) -> None:
@@ -128,7 +130,7 @@ class Runner:
         if inspect.isawaitable(result):  # a plain function that returns a coroutine
             await result
 
-    def _failed(self, lease: Lease[Any], error: Exception) -> Settlement:
+    def _failed(self, lease: Lease[Any], error: BaseException) -> Settlement:
         message = lease.message
         if isinstance(error, TimeoutError) and self._timeout is not None and not str(error):
             error = TimeoutError(f"the handler took longer than {self._timeout:g} s")

@@ -245,7 +245,10 @@ class Worker(Generic[P]):
 
     async def _work(self, lease: Lease[P]) -> None:
         settlement = await self._runner.run(lease)
-        if not lease.lost.is_set():
+        if lease.settlement is not None:
+            settlement = lease.settlement  # the handler has settled it itself
+        # Done work whose lease was lost still ends the message if nobody has taken it since.
+        if not lease.lost.is_set() or settlement.action == "complete":
             self._finished.append((lease, settlement))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
