@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Lease", "Settlement", "from_ms"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EXTENDS_PER_TIMEOUT = 3  # two extends may be lost before a deadline passes
+_EXTENDS_PER_TIMEOUT = 4  # two in a row may be lost: the third comes before the deadline
 
 
 def from_ms(milliseconds: float) -> datetime:

@@ -1,7 +1,8 @@
 """Extends the leases of running handlers from a thread of its own, with its own event loop and connection.
 
 A handler that blocks the event loop, or holds the GIL for a while, keeps its message. Each extend goes to the full
-visibility timeout, three times within it, so two may be lost before a deadline passes.
+visibility timeout. One is due every quarter of it: two in a row may be lost and the third still comes before the
+deadline (every third of it, it would come just after).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from fairqueue.lease import Lease, from_ms
 
 _log = logging.getLogger("fairqueue")
 
-EXTENDS_PER_TIMEOUT = 3
+EXTENDS_PER_TIMEOUT = 4
+_SHORTEST_WAIT, _LONGEST_WAIT = 0.1, 5.0  # seconds for an answer, whatever the visibility timeout
 _CHUNK = 500
 
 
@@ -44,6 +46,11 @@ class LeaseKeeper:
     def interval(self) -> float:
         """Seconds between two extends."""
         return self._visibility_ms / 1000 / EXTENDS_PER_TIMEOUT
+
+    @property
+    def _answer_time(self) -> float:
+        """A connection that carries nothing any more is left while there is still time to use another one."""
+        return min(_LONGEST_WAIT, max(_SHORTEST_WAIT, self.interval / 2))
 
     def start(self) -> None:
         """Starts the thread; a second start does nothing."""
@@ -76,7 +83,13 @@ class LeaseKeeper:
     async def _keep_all(self) -> None:
         wake, loop = asyncio.Event(), asyncio.get_running_loop()
         self._tick = lambda: loop.call_soon_threadsafe(wake.set)
-        connection = Connection(self._locate, self._engine.calls.root, _nothing, patience=self.interval)
+        connection = Connection(
+            self._locate,
+            self._engine.calls.root,
+            _nothing,
+            patience=self.interval,
+            answer_time=self._answer_time,
+        )
         try:
             while not self._stop.is_set():
                 try:

@@ -53,6 +53,7 @@ class Connection:
             have come back elsewhere).
         configure: called when the server has lost the namespace's settings, before the call is repeated.
         patience: seconds during which a call is repeated before ``QueueUnavailableError``.
+        answer_time: seconds after which a connection without an answer is taken for dead; None: the driver's.
     """
 
     def __init__(
@@ -61,8 +62,10 @@ class Connection:
         root: str,
         configure: Callable[[], Awaitable[None]],
         patience: float = 10.0,
+        answer_time: float | None = None,
     ) -> None:
         self._locate, self._configure = locate, configure
+        self._timeouts: dict[str, Any] = {} if answer_time is None else {"socket_timeout": answer_time}
         self._root = root
         self._patience = patience
         self._redis: Redis | None = None
@@ -195,7 +198,7 @@ class Connection:
 
         url = await self._locate()
         if self._redis is None or url != self._url:
-            old, self._redis, self._url = self._redis, driver.open_redis(url), url
+            old, self._redis, self._url = self._redis, driver.open_redis(url, **self._timeouts), url
             if old is not None:
                 await old.aclose()
         return self._redis

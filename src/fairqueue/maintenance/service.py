@@ -88,7 +88,7 @@ class Maintenance:
 
     @property
     def _extend_interval(self) -> float:
-        return self._engine.options.visibility_ms / 1000 / 2  # leases are extended three times a timeout
+        return self._engine.options.visibility_ms / 1000 / 2  # twice the time between two extends of a lease
 
     def _hold_back(self) -> None:
         self._uncertain_until = time.monotonic() + self._extend_interval
