@@ -60,12 +60,14 @@ class LeaseKeeper:
             self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread; leases are no longer kept. A second stop, or one before the start, does nothing."""
+        """Ends the thread and lets all leases go. A second stop, or one before the start, does nothing."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._stop.set()
             self._tick()
             thread.join(timeout=5)
+        with self._lock:
+            self._kept.clear()
 
     def keep(self, lease: Lease[Any], lost: Callable[[], None]) -> None:
         """Extends the lease until ``drop``; ``lost`` is called, in the keeper's thread, when it is no longer ours."""

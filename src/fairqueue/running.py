@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
+import functools
 import inspect
 import logging
 import queue
@@ -39,7 +41,7 @@ class Threads:
     """Daemon threads for plain functions: one that hangs for ever neither fills the pool nor stops the process."""
 
     def __init__(self) -> None:
-        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[Callable[[], Callable[[], None]]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._idle = 0
 
@@ -49,13 +51,12 @@ class Threads:
         answer: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
 
-        def do() -> None:
+        def do() -> Callable[[], None]:
             try:
                 result = context.run(work)
             except BaseException as error:  # noqa: BLE001 - carried to the caller, whatever it is
-                _deliver(loop, answer, None, error)
-            else:
-                _deliver(loop, answer, result, None)
+                return functools.partial(_deliver, loop, answer, None, error)
+            return functools.partial(_deliver, loop, answer, result, None)
 
         with self._lock:
             if self._idle:
@@ -67,9 +68,11 @@ class Threads:
 
     def _serve(self) -> None:
         while True:
-            self._work.get()()
+            deliver = self._work.get()()
             with self._lock:
-                self._idle += 1
+                self._idle += 1  # before the answer: who gets it may have the next work at once
+            deliver()
+            del deliver  # holds the result
 
 
 def _deliver(
@@ -84,7 +87,7 @@ def _deliver(
             else:
                 answer.set_exception(error)
 
-    if not loop.is_closed():
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for an answer any more
         loop.call_soon_threadsafe(put)
 
 

@@ -12,7 +12,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Generic
@@ -92,7 +92,7 @@ class Worker(Generic[P]):
         self._running: dict[asyncio.Task[None], Lease[P]] = {}
         self._finished: list[tuple[Lease[Any], Settlement]] = []
         self._stop = threading.Event()
-        self._hurry = False
+        self._hurry = False  # stopped twice: no grace
         self._changed: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.exits_after = False
@@ -101,30 +101,45 @@ class Worker(Generic[P]):
 
     # --- life ------------------------------------------------------------------------------------------------
 
-    async def run(self, signals: bool = True) -> None:
+    def run(self, signals: bool = True) -> Coroutine[Any, Any, None]:
         """Works until ``stop()`` or, with ``signals`` and in the main thread, SIGTERM or SIGINT; then drains.
 
-        A second signal cuts the grace short. Can be called again after it returned.
+        A second signal cuts the grace short. Can be called again after it returned; a ``stop()`` from before the
+        call does not count, one from after it does, even if the coroutine had no turn yet.
+
+        Raises:
+            FairQueueError: it runs already. QueueUnavailableError: the server cannot be reached at the start.
         """
+        if self._loop is None:
+            self._stop.clear()
+            self._hurry = False
+        return self._run(signals)
+
+    async def _run(self, signals: bool) -> None:
+        if self._loop is not None:
+            raise FairQueueError(f"worker {self.name!r} runs already: make another one")
         self._loop, self._changed = asyncio.get_running_loop(), asyncio.Event()
-        self._stop.clear()
-        self._hurry = False
-        with self._signals() if signals else contextlib.nullcontext():
-            await self._queue.connect()
-            self._keeper.start()
-            await self._maintenance.start()
-            beats = asyncio.ensure_future(self._beat())
-            try:
-                while not self._stop.is_set():
-                    await self._turn()
-                await self._drain()
-            finally:
-                beats.cancel()
-                await self._maintenance.stop()
-                await self._abandon()
-                self._keeper.stop()
-                await self._say_goodbye()
-                self._loop = None
+        try:
+            with self._signals() if signals else contextlib.nullcontext():
+                await self._queue.connect()
+                await self._run_connected()
+        finally:
+            self._loop = None
+
+    async def _run_connected(self) -> None:
+        self._keeper.start()
+        await self._maintenance.start()
+        beats = asyncio.ensure_future(self._beat())
+        try:
+            while not self._stop.is_set():
+                await self._turn()
+            await self._drain()
+        finally:
+            beats.cancel()
+            await self._maintenance.stop()
+            await self._abandon()
+            self._keeper.stop()
+            await self._say_goodbye()
 
     def run_sync(self, signals: bool = True) -> None:
         """``run()`` for a script: owns an event loop until it returns, and closes the queue."""
@@ -195,7 +210,10 @@ class Worker(Generic[P]):
         for (lease, _), outcome in zip(finished, outcomes, strict=True):
             self._settled(lease, outcome)
         for lease in leases:
-            self._start(lease)
+            if self._stop.is_set():  # it came while the claim was under way
+                self._finished.append((lease, Settlement("release")))
+            else:
+                self._start(lease)
         return len(leases)
 
     def _settled(self, lease: Lease[Any], outcome: str) -> None:
@@ -221,11 +239,12 @@ class Worker(Generic[P]):
             self._engine.bell(self._options.pools).wait(self._queue.consumer.idle_seconds())
         )
         changed = asyncio.ensure_future(self._changed_event().wait())
-        await asyncio.wait([bell, changed], return_when=asyncio.FIRST_COMPLETED)
-        for waiter in (bell, changed):
-            waiter.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await waiter
+        try:
+            await asyncio.wait([bell, changed], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for waiter in (bell, changed):
+                waiter.cancel()
+            await asyncio.wait([bell, changed])
 
     def _changed_event(self) -> asyncio.Event:
         if self._changed is None:
@@ -273,15 +292,13 @@ class Worker(Generic[P]):
     async def _drain(self) -> None:
         """Leases are kept alive and outcomes settled until the last handler has ended or the grace is over."""
         give_up = time.monotonic() + self._grace
-        while (self._running or self._finished) and time.monotonic() < give_up:
+        while (self._running or self._finished) and time.monotonic() < give_up and not self._hurry:
             self._changed_event().clear()
             await self._settle_finished()
             if self._running:
                 with contextlib.suppress(TimeoutError):
                     left = min(give_up, time.monotonic() + 1) - time.monotonic()
                     await asyncio.wait_for(self._changed_event().wait(), max(left, 0))
-            if self._hurry:
-                break
 
     async def _settle_finished(self) -> None:
         finished, self._finished = self._finished, []
