@@ -10,7 +10,6 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from fairqueue import embedded
@@ -21,10 +20,11 @@ from fairqueue.limits import Limit, from_settings, to_settings
 from fairqueue.retry import RetryPolicy
 
 from .bell import Bell
-from .calls import DECLARABLE, Call, Calls, Settings, Stream
+from .calls import DECLARABLE, Call, Calls, Settings
 from .connection import Connection, import_driver
 from .keys import key
 from .replies import text
+from .streams import StreamPool
 
 T = TypeVar("T")
 _log = logging.getLogger("fairqueue")
@@ -35,42 +35,6 @@ _OLDEST = {"redis": (7, 0), "valkey": (7, 2)}
 # What a fork has of its parent's connections. Never closed, never collected: that would take their sockets out of the
 # parent's event loop, whose epoll both processes share, and the parent would wait for answers in vain.
 _inherited: list[object] = []
-
-
-@dataclass(slots=True)
-class StreamPool:
-    """Streams of replayable calls: one for each call under way, reused when it has been answered.
-
-    A stream whose last call may or may not have been done keeps its number and is taken before all others, so the
-    next claim repeats that call.
-    """
-
-    session: str
-    _free: list[Stream] = field(default_factory=list)
-    _owing: list[Stream] = field(default_factory=list)
-    _made: int = 0
-
-    @property
-    def owed(self) -> int:
-        """Leases that the next call may be given because an earlier answer was lost; 0: none."""
-        return self._owing[0].owed if self._owing else 0
-
-    def take(self) -> Stream:
-        if self._owing:
-            return self._owing.pop(0)
-        if self._free:
-            return self._free.pop()
-        self._made += 1
-        return Stream(self.session, self._made, 1)
-
-    def answered(self, stream: Stream, asked: int = 0, given: int = 0) -> None:
-        """Asked for fewer than an unanswered call had taken, the server keeps the rest for the next call."""
-        left = stream.owed - given if given == asked else 0
-        following = replace(stream, callno=stream.callno + 1, owed=max(0, left))
-        (self._owing if following.owed else self._free).append(following)
-
-    def unanswered(self, stream: Stream, asked: int) -> None:
-        self._owing.append(replace(stream, owed=max(stream.owed, asked)))
 
 
 class Engine:

@@ -1,0 +1,43 @@
+"""Where replayable calls come from: a stream for each call under way, numbered call by call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from .calls import Stream
+
+
+@dataclass(slots=True)
+class StreamPool:
+    """Streams of replayable calls: one for each call under way, reused when it has been answered.
+
+    A stream whose last call may or may not have been done keeps its number and is taken before all others, so the
+    next claim repeats that call.
+    """
+
+    session: str
+    _free: list[Stream] = field(default_factory=list)
+    _owing: list[Stream] = field(default_factory=list)
+    _made: int = 0
+
+    @property
+    def owed(self) -> int:
+        """Leases that the next call may be given because an earlier answer was lost; 0: none."""
+        return self._owing[0].owed if self._owing else 0
+
+    def take(self) -> Stream:
+        if self._owing:
+            return self._owing.pop(0)
+        if self._free:
+            return self._free.pop()
+        self._made += 1
+        return Stream(self.session, self._made, 1)
+
+    def answered(self, stream: Stream, asked: int = 0, given: int = 0) -> None:
+        """Asked for fewer than an unanswered call had taken, the server keeps the rest for the next call."""
+        left = stream.owed - given if given == asked else 0
+        following = replace(stream, callno=stream.callno + 1, owed=max(0, left))
+        (self._owing if following.owed else self._free).append(following)
+
+    def unanswered(self, stream: Stream, asked: int) -> None:
+        self._owing.append(replace(stream, owed=max(stream.owed, asked)))
