@@ -96,12 +96,28 @@ class Consumer(Generic[P]):
         self, requests: Sequence[tuple[Lease[Any], Settlement]], options: ClaimOptions
     ) -> tuple[list[Outcome], list[Lease[P]]]:
         """Settles and claims, both in one round trip."""
+        asked = time.monotonic()
         task = self._start(self._exchange(requests, options))
         try:
-            return await asyncio.shield(task)
+            outcomes, leases = await asyncio.shield(task)
+            return outcomes, await self._still_ours(leases, asked)
         except asyncio.CancelledError:
             self._start(self._give_back(task))
             raise
+
+    async def _still_ours(self, leases: list[Lease[P]], asked: float) -> list[Lease[P]]:
+        """What was asked for long ago may have expired, and be somebody else's, before anybody read the answer.
+
+        The process was frozen, say, or its event loop blocked. Nobody kept these leases alive meanwhile.
+        """
+        while leases and time.monotonic() - asked > leases[0].visibility_ms / 1000 / 2:
+            asked = time.monotonic()
+            try:
+                await self.extend(leases)
+            except FairQueueError:
+                break  # away again: handed over, to be extended when it is back
+            leases = [lease for lease in leases if not lease.lost.is_set()]
+        return leases
 
     async def _exchange(
         self, requests: Sequence[tuple[Lease[Any], Settlement]], options: ClaimOptions

@@ -158,7 +158,8 @@ class Log:
 class WorkerProcess:
     """``python -m tests.support.processes``: one worker, whose handler does what each message's payload says.
 
-    Payload: ``{"sleep": seconds}`` in the event loop, ``{"block": seconds}`` without giving it up, ``{"exit": code}``.
+    Payload: ``{"sleep": seconds}`` in the event loop (``"first"`` at the first attempt), ``{"block": seconds}`` without
+    giving it up, ``{"exit": code}``.
     ``queue`` and ``worker`` are options of FairQueue and Worker; limits are given as [name, default, key].
     """
 
@@ -255,7 +256,7 @@ def _handlers(log: Log) -> tuple[Any, Any]:
         log.write(STARTED, message)
         try:
             _do_at_once(message.payload)
-            await asyncio.sleep(message.payload.get("sleep", 0))
+            await asyncio.sleep(_seconds(message))
         except asyncio.CancelledError:
             log.write(CANCELLED, message)
             raise
@@ -264,10 +265,16 @@ def _handlers(log: Log) -> tuple[Any, Any]:
     def in_thread(message: Message[Any]) -> None:
         log.write(STARTED, message)
         _do_at_once(message.payload)
-        time.sleep(message.payload.get("sleep", 0))
+        time.sleep(_seconds(message))
         log.write(ENDED, message)
 
     return in_loop, in_thread
+
+
+def _seconds(message: Message[Any]) -> float:
+    first = message.payload.get("first") if message.attempt == 1 else None
+    seconds: float = message.payload.get("sleep", 0) if first is None else first
+    return seconds
 
 
 def _do_at_once(payload: dict[str, Any]) -> None:
