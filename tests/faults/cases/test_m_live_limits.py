@@ -1,0 +1,158 @@
+"""M: limits that are changed while the work runs."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from fairqueue import FairQueue, Limit, Message, NewMessage, Worker
+from fairqueue.testing import ManualClock
+from tests.conftest import MakeQueue
+from tests.engine.tools import claimed, held, names, put
+from tests.faults.cases.actors import Cast
+from tests.support.waiting import eventually
+
+# --- M1 ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.case("M1")
+async def test_limit_0_stops_a_tenant_and_nobody_else(make_queue: MakeQueue, clock: ManualClock) -> None:
+    queue = await make_queue(limits=[Limit("tenant", default=5)])
+    await queue.limits.set("tenant", "T", 0)
+    for tenant in "TU":
+        await put(queue, tenant, *"abcde")
+    assert names(await queue.claim(10)) == [f"U/{id}" for id in "abcde"]
+    for _ in range(50):
+        clock.advance(0.1)
+        assert await queue.claim(10) == []
+    waiting = asyncio.ensure_future(queue.claim(10, wait=10))
+    await asyncio.sleep(0)
+    began = time.monotonic()
+    await queue.limits.set("tenant", "T", 2)
+    assert names(await waiting) == ["T/a", "T/b"]
+    assert time.monotonic() - began < 1
+
+
+@pytest.mark.case("M1")
+async def test_none_is_unlimited_and_reset_is_the_default(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("tenant", default=2)])
+    await put(queue, "T", *"abcdefgh")
+    await queue.limits.set("tenant", "T", None)
+    assert (await queue.limits.get("tenant", "T")).limit is None
+    assert len(await claimed(queue, 5)) == 5
+    await queue.limits.set("tenant", "T", 0)
+    assert (await queue.limits.get("tenant", "T")).limit == 0
+    await queue.limits.reset("tenant", "T")
+    assert (await queue.limits.get("tenant", "T")).limit == 2
+    assert await queue.claim(5) == []
+
+
+@pytest.mark.case("M1")
+@pytest.mark.parametrize("value", [-1, math.nan, math.inf, 1.5, "5", "", True, [5]])
+async def test_what_is_no_limit_is_refused(make_queue: MakeQueue, value: Any) -> None:
+    queue = await make_queue(limits=[Limit("tenant", default=2)])
+    with pytest.raises(ValueError, match="expected limit to be an integer from 0"):
+        await queue.limits.set("tenant", "T", value)
+    with pytest.raises(ValueError, match="expected the default of limit 'tenant' to be an integer"):
+        Limit("tenant", default=value)
+    assert (await queue.limits.get("tenant", "T")).limit == 2
+
+
+# --- M2 ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.case("M2")
+@pytest.mark.skip(reason="pause arrives with flow control")
+async def test_pausing_stops_what_was_not_started(make_queue: MakeQueue) -> None:
+    """There is no list of claimed messages for a pause to overlook: what a worker does not run it has not claimed."""
+    queue: Any = await make_queue(limits=[Limit("tenant", default=10)])
+    await put(queue, "T", *(f"m{n}" for n in range(10)))
+    await queue.pause(tenant="T")
+    started: list[tuple[str, int]] = []
+
+    async def handle(message: Message[Any]) -> None:
+        started.append((message.id, message.attempt))
+
+    worker = Worker(queue, handle)
+    working = asyncio.ensure_future(worker.run(signals=False))
+    await put(queue, "U", "other")
+    await eventually(lambda: started == [("other", 1)], "another tenant's message to run")
+    assert await held(queue, "tenant", "T") == 0
+    await queue.resume(tenant="T")
+    await eventually(lambda: len(started) == 11, "the paused ones to run")
+    worker.stop()
+    await working
+    assert started[1:] == [(f"m{n}", 1) for n in range(10)]
+
+
+# --- M3 ----------------------------------------------------------------------------------------------------------
+
+
+class Running:
+    """A worker whose handlers run until they are let go, one by one."""
+
+    def __init__(self, queue: FairQueue[Any]) -> None:
+        self.started: list[str] = []
+        self.ended: Counter[str] = Counter()
+        self._go_on: dict[str, asyncio.Event] = {}
+        self._worker = Worker(queue, self._handle)
+        self._task = asyncio.ensure_future(self._worker.run(signals=False))
+
+    async def _handle(self, message: Message[Any]) -> None:
+        self.started.append(message.id)
+        self._go_on[message.id] = asyncio.Event()
+        await self._go_on[message.id].wait()
+        self.ended[message.id] += 1
+
+    async def end(self, *ids: str) -> None:
+        for id_ in ids:
+            self._go_on[id_].set()
+        await eventually(lambda: all(self.ended[id_] for id_ in ids), f"{ids} to end")
+
+    async def stop(self) -> None:
+        for go_on in self._go_on.values():
+            go_on.set()
+        self._worker.stop()
+        await self._task
+
+
+@pytest.mark.case("M3")
+async def test_a_limit_raised_and_lowered_by_another_process_is_followed_at_once(
+    make_queue: MakeQueue, cast: Cast
+) -> None:
+    queue = await make_queue(clock=None, limits=[Limit("tenant", default=1)])
+    await queue.enqueue_many([NewMessage(n, tenant="T", id=f"m{n}") for n in range(11)])
+    other = await cast.actor()
+    running = Running(queue)
+    await eventually(lambda: running.started == ["m0"], "the first to start")
+    began = time.monotonic()
+    await other.ask("set_limit", group="tenant", id="T", limit=5)
+    await eventually(lambda: len(running.started) == 5, "four more to start")
+    assert time.monotonic() - began < 1
+    assert not running.ended, "no completion was needed"
+
+    await other.ask("set_limit", group="tenant", id="T", limit=2)
+    state = await queue.limits.get("tenant", "T")
+    assert (state.limit, state.held, state.free) == (2, 5, 0)
+    for n in range(3):
+        await running.end(f"m{n}")
+        await eventually(lambda n=n: holds(queue, 4 - n), "its slot to be free")  # type: ignore[misc]
+        assert len(running.started) == 5
+    await running.end("m3")
+    await eventually(lambda: len(running.started) == 6, "the next to start by itself")
+    for n in range(4, 11):
+        await eventually(lambda n=n: f"m{n}" in running.started, f"m{n} to start")  # type: ignore[misc]
+        await running.end(f"m{n}")
+    await running.stop()
+    assert running.started == [f"m{n}" for n in range(11)]
+    assert running.ended == Counter(running.started)
+    assert (await queue.stats()).totals.reclaimed == 0
+
+
+async def holds(queue: FairQueue[Any], expected: int) -> bool:
+    return await held(queue, "tenant", "T") == expected
