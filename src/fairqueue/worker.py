@@ -17,7 +17,12 @@ from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Generic
 
-from fairqueue.errors import FairQueueError, QueueUnavailableError
+from fairqueue.errors import (
+    ConfigurationError,
+    FairQueueError,
+    QueueUnavailableError,
+    SchemaMismatchError,
+)
 from fairqueue.lease import Lease, Settlement
 from fairqueue.lease_keeper import LeaseKeeper
 from fairqueue.maintenance.service import Maintenance
@@ -30,7 +35,7 @@ __all__ = ["Handler", "Worker", "current_lease"]
 
 _log = logging.getLogger("fairqueue")
 _BEAT_SECONDS, _SILENCE_MS = 5.0, 60_000
-_AWAY_PAUSE = 0.5
+_AWAY_PAUSE, _REFUSED_PAUSE = 0.5, 1.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -191,9 +196,15 @@ class Worker(Generic[P]):
         except QueueUnavailableError as error:
             await self._server_away(finished, error)
             return
-        except FairQueueError:
+        except (ConfigurationError, SchemaMismatchError):
             self._finished[:0] = finished
             raise
+        except FairQueueError as error:
+            # One broken key of the namespace: the doctor names it; this worker must be there when it is mended.
+            _log.error("the server refused a claim or settle, trying again: %s", error)
+            self._finished[:0] = finished
+            await asyncio.sleep(_REFUSED_PAUSE)
+            return
         if not self._finished and started < free and not self._stop.is_set():
             await self._wait_for_work()
         elif free == 0 and not self._finished:

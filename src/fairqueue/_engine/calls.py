@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from fairqueue.clock import Clock
 
 from . import replies
-from .keys import SCHEMA, join, prefix
+from .keys import IRREPLACEABLE, KEYS, SCHEMA, join, prefix
 from .script import Argument, Script, load
 
 T = TypeVar("T")
@@ -99,6 +99,10 @@ def _created(raw: list[Any]) -> list[tuple[bool, str]]:
 
 def _deadlines(raw: list[bytes]) -> list[int | None]:
     return [int(value) or None for value in raw]
+
+
+def _text_rows(raw: list[list[bytes]]) -> list[list[str]]:
+    return [replies.texts(row) for row in raw]
 
 
 def _identities(raw: Iterable[bytes]) -> list[tuple[str, str]]:
@@ -207,6 +211,13 @@ class Calls:
             return replies.text(raw[0]), raw[1], [replies.texts(finding) for finding in raw[2]]
 
         return self._call(f"audit_{what}", decode, cursor=cursor, fix=int(fix), of=of)
+
+    def audit_types(self, fix: bool) -> Call[list[list[str]]]:
+        """Fixed keys that hold another type than they should, as (kind, evidence)."""
+        rows = [
+            (kind, spec.type, int(kind not in IRREPLACEABLE)) for kind, spec in KEYS.items() if not spec.of
+        ]
+        return self._call("audit_types", _text_rows, *rows, fix=int(fix))
 
     def audit_counters(self, fix: bool) -> Call[list[list[str]]]:
         """A small namespace's counters against its messages: findings of (check, subject, evidence)."""

@@ -113,6 +113,11 @@ REMAINS = frozenset(
 )
 
 
+# What nothing else can tell again: messages, their payloads, their order, and what operators set. The doctor names these
+# when they hold another type, and leaves them to a human.
+IRREPLACEABLE = frozenset({"head", "body", "counters", "limits"})
+
+
 def prefix(name: str, shard: int = 0) -> str:
     """The prefix of all keys of a namespace.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairqueue._engine.engine import Engine
-from fairqueue._engine.keys import REMAINS, US, key
+from fairqueue._engine.keys import IRREPLACEABLE, REMAINS, US, key
 from fairqueue._engine.replies import text
 
 from .reclaimer import reclaim
@@ -50,6 +50,8 @@ class AuditReport:
 async def audit(engine: Engine, fix: bool = False) -> AuditReport:
     """One pass. With ``fix`` indexes are repaired from the headers, then slots and deadlines by reconcile."""
     report = AuditReport(fixed=fix)
+    if not await _check_types(engine, report, fix):
+        return report
     for what in ("heads", "leases", "orphans"):
         await _walk(engine, report, what, fix)
     async for group in _members(engine, "groups", "SSCAN"):
@@ -65,6 +67,20 @@ async def audit(engine: Engine, fix: bool = False) -> AuditReport:
         await reconcile(engine)
     await _check_clean(engine, report, fix)
     return report
+
+
+_CHECKED_BY = {"head": "KEEP", "body": "KEEP", "delayed": "KEEP", "leases": "OWNER", "deadlines": "OWNER"}
+
+
+async def _check_types(engine: Engine, report: AuditReport, fix: bool) -> bool:
+    """Whether the other steps can read what they need; a key of the wrong type would end them with an error."""
+    (found,) = await engine.connection.run_all([engine.calls.audit_types(fix)])
+    if isinstance(found, Exception):
+        raise found
+    report.findings.extend(
+        Finding(_CHECKED_BY.get(kind, "MOVES"), kind, evidence) for kind, evidence in found
+    )
+    return not found or (fix and not IRREPLACEABLE.intersection(kind for kind, _ in found))
 
 
 async def _walk(engine: Engine, report: AuditReport, what: str, fix: bool, of: str = "") -> None:

@@ -46,7 +46,7 @@ local function promised(pool)
   local woken = 0
   for _, name in ipairs(call('HKEYS', woken_key(pool, group))) do
     local lane = lane_of(name)
-    if call('ZSCORE', k.ring(lane.scope), name) then
+    if not sound(k.ring(lane.scope), 'zset', 'lane' .. US .. name) or call('ZSCORE', k.ring(lane.scope), name) then
       woken = woken + 1
     else
       local named = string.gsub(group, US, '/')
@@ -57,9 +57,16 @@ local function promised(pool)
   return woken
 end
 
-if cursor == '0' then
-  local limit = limit_of(group)
-  for _, pool in ipairs(call('SMEMBERS', k.waiters(group))) do
+-- The lists of one pool at this group can be read.
+local function readable(pool)
+  local ring_ok = sound(k.ring(group_scope(pool, group)), 'zset', group)
+  return sound(woken_key(pool, group), 'hash', group) and ring_ok
+end
+
+local pools = cursor == '0' and sound(k.waiters(group), 'set', group) and call('SMEMBERS', k.waiters(group)) or {}
+local limit = limit_of(group)
+for _, pool in ipairs(pools) do
+  if readable(pool) then
     local waiting = call('ZCARD', k.ring(group_scope(pool, group)))
     local woken = promised(pool)
     local room = limit and limit - held or math.huge

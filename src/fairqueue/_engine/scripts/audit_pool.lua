@@ -19,12 +19,14 @@
 -- @include audit
 
 local MAX_LANES = 200
+if not sound(k.ring('p' .. US .. of), 'zset', of) then return { '0', 1, findings } end
 local page = call('ZSCAN', k.ring('p' .. US .. of), cursor, 'COUNT', 20)
 local members = page[2]
 for i = 1, #members, 2 do
   local scope = 't' .. US .. of .. US .. members[i]
-  local names = call('ZRANGE', k.ring(scope), 0, MAX_LANES - 1)
-  if #names == 0 then
+  local readable = sound(k.ring(scope), 'zset', members[i])
+  local names = readable and call('ZRANGE', k.ring(scope), 0, MAX_LANES - 1) or {}
+  if readable and #names == 0 then
     found('MOVES', members[i], 'the tenant takes turns in pool ' .. of .. ' but has no claimable lane')
     if fix == 1 then tenant_changed(lane_of(members[i] .. US .. 'none' .. US .. of)) end
   end

@@ -18,10 +18,40 @@ local function not_waiting(lane, group)
   end
 end
 
+-- Does the key hold what it should? With fix one that does not is removed: it is filled again from the messages.
+local function sound(key, wanted, subject)
+  local is = call('TYPE', key).ok
+  if is == 'none' or is == wanted then return true end
+  found('MOVES', subject, 'the key ' .. string.sub(key, #root + 1) .. ' holds a ' .. is .. ', not a ' .. wanted)
+  if fix == 1 then call('UNLINK', key) end
+  return fix == 1
+end
+
+local function sound_keys(lane)
+  local subject, ok = 'lane' .. US .. lane.name, true
+  local function look(key, wanted) ok = sound(key, wanted, subject) and ok end
+  for _, scope in ipairs({ lane.pool_scope, lane.scope }) do
+    look(k.ring(scope), 'zset')
+    look(k.tags(scope), 'zset')
+  end
+  look(parked_key(lane), 'hash')
+  look(k.blocked(lane.pool), 'set')
+  for _, group in ipairs(lane.groups) do
+    local scope = group_scope(lane.pool, group)
+    look(k.ring(scope), 'zset')
+    look(k.tags(scope), 'zset')
+    look(k.waiters(group), 'set')
+    look(woken_key(lane.pool, group), 'hash')
+    look(waiting_key(lane.pool, group, lane.tenant), 'zset')
+  end
+  return ok
+end
+
 -- A lane with ready messages takes turns or waits; a tenant with lanes that take turns takes turns itself.
 local function check_lane(lane, h)
   if lanes_checked[lane.name] then return end
   lanes_checked[lane.name] = true
+  if not sound_keys(lane) then return end
   local in_ring = call('ZSCORE', k.ring(lane.scope), lane.name)
   local parked_at = call('HGET', parked_key(lane), lane.name)
   local stopped

@@ -2,8 +2,21 @@
 -- Virtual times are read once and written at the end by flush_clocks().
 local clocks, moved, stopped = {}, {}, {}
 
+local function first(scope)
+  local top = call('ZRANGE', k.ring(scope), 0, 0, 'WITHSCORES')
+  return top[1], tonumber(top[2])
+end
+
+-- A virtual time that was destroyed is taken from who is next, or a newcomer would enter far behind all others.
 local function clock(scope)
-  if not clocks[scope] then clocks[scope] = tonumber(call('HGET', k.vtime, scope) or 0) end
+  if not clocks[scope] then
+    local stored = call('HGET', k.vtime, scope)
+    if not stored then
+      local _, tag = first(scope)
+      stored = tag or 0
+    end
+    clocks[scope] = tonumber(stored)
+  end
   return clocks[scope]
 end
 
@@ -41,9 +54,4 @@ local function leave(scope, member, tag)
   if tag and tag > time then call('ZADD', k.tags(scope), tag, member) end
   call('ZREM', k.ring(scope), member)
   call('ZREMRANGEBYSCORE', k.tags(scope), '-inf', '(' .. string.format('%.17g', time))
-end
-
-local function first(scope)
-  local top = call('ZRANGE', k.ring(scope), 0, 0, 'WITHSCORES')
-  return top[1], tonumber(top[2])
 end
