@@ -1,0 +1,192 @@
+"""P: many tenants, many keys, and what is left of them."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairqueue import FairQueue, Lease, Limit, NewMessage, RetryPolicy
+from tests.conftest import MakeQueue
+from tests.engine.tools import commands
+from tests.support.fixtures import MakeServer
+from tests.support.processes import Server
+from tests.support.waiting import eventually
+
+# --- P1 ----------------------------------------------------------------------------------------------------------
+
+TENANTS = 250
+
+
+@pytest.mark.case("P1")
+async def test_a_million_keys_of_others_are_never_looked_at(
+    make_queue: MakeQueue, make_server: MakeServer
+) -> None:
+    """250 tenants, for 10,000, with 5 messages each. Time is the server's processor
+    time, of the faster claims: what this machine does besides does not count."""
+    own = make_server(appendonly="no", enable_debug_command="yes")
+    queue = await make_queue(url=own.url, limits=[Limit("tenant", default=5)])
+    alone = await costs(own, queue)
+    own.command("DEBUG", "POPULATE", 1_000_000, "other", 1)
+    assert own.command("DBSIZE") > 1_000_000
+    among_others = await costs(own, queue)
+    used = own.command("INFO", "commandstats")
+    assert {"cmdstat_keys", "cmdstat_scan"}.isdisjoint(used)
+    assert among_others["claim"] <= alone["claim"] / 0.8
+    assert among_others["reconcile"] <= 2 * alone["reconcile"]
+    for what in ("claims", "reconcile", "a tenant's stats"):
+        assert among_others[f"commands of {what}"] == alone[f"commands of {what}"], what
+    assert alone["commands of a tenant's stats"] < 30
+
+
+async def costs(own: Server, queue: FairQueue[Any]) -> dict[str, float]:
+    """Seconds of processor time on the server, and numbers of commands."""
+    await queue.enqueue_many(
+        [NewMessage(n, tenant=f"t{t}", id=str(n)) for n in range(5) for t in range(TENANTS)]
+    )
+    counted, claims = [await commands(queue)], []
+    leases: list[Lease[Any]] = []
+    for _ in range(5 * TENANTS // 25):
+        before = server_time(own)
+        leases += await queue.claim(25)
+        claims.append(server_time(own) - before)
+    counted.append(await commands(queue))
+    assert len(leases) == 5 * TENANTS
+    before = server_time(own)
+    await queue.reconcile()
+    reconcile = server_time(own) - before
+    counted.append(await commands(queue))
+    await queue.stats("t7")
+    counted.append(await commands(queue))
+    for start in range(0, len(leases), 500):
+        await queue.complete_many(leases[start : start + 500])
+    parts = ("claims", "reconcile", "a tenant's stats")
+    spans = zip(parts, counted[:-1], counted[1:], strict=True)
+    differences = {f"commands of {part}": end - start for part, start, end in spans}
+    return {"claim": statistics.quantiles(claims)[0], "reconcile": reconcile, **differences}
+
+
+# --- P2 ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.case("P2")
+async def test_tenants_that_have_gone_leave_nothing(make_queue: MakeQueue, make_server: MakeServer) -> None:
+    """2,000, for 20,000."""
+    own = make_server(appendonly="no")
+    limits = [Limit("tenant", default=1), Limit("org", default=None, key="org")]
+    queue = await make_queue(url=own.url, limits=limits, retry=RetryPolicy.none())
+    await pass_through(queue, 200)  # what the client and the server keep for themselves is there from now on
+    sizes, memory = all_sizes(own), process_memory()
+    await pass_through(queue, 2000)
+    assert all_sizes(own) == sizes
+    assert process_memory() - memory < 20 * (1 << 20)
+
+
+async def pass_through(queue: FairQueue[Any], tenants: int) -> None:
+    """One message each; half are completed, half die and are purged. In between some wait at their limits."""
+    for start in range(0, tenants, 100):
+        named = [f"t{n}" for n in range(start, start + 100)]
+        messages = [NewMessage(0, tenant=tenant, metadata={"org": tenant}) for tenant in named]
+        await queue.enqueue_many([*messages, *(NewMessage(1, tenant=tenant) for tenant in named[:3])])
+        first = await queue.claim(200)
+        assert len(first) == 100
+        assert set(await queue.complete_many(first[:50])) == {"done"}
+        assert set(await queue.fail_many(first[50:], "no")) == {"dead"}
+        await queue.complete_many(await queue.claim(200))
+        gone = [queue.dead_letters.purge(lease.message.tenant) for lease in first[50:]]
+        assert set(await asyncio.gather(*gone)) == {1}
+
+
+LENGTHS = {"hash": "HLEN", "set": "SCARD", "zset": "ZCARD", "list": "LLEN", "string": "STRLEN"}
+
+
+def all_sizes(own: Server) -> dict[bytes, int]:
+    """How many entries each key has; of strings only that they are there. The bell is there or not."""
+    sizes = {}
+    for key in own.command("KEYS", "*"):
+        kind = own.command("TYPE", key).decode()
+        sizes[key] = 0 if kind == "string" else int(own.command(LENGTHS[kind], key))
+    return {key: size for key, size in sizes.items() if b"}:bell:" not in key}
+
+
+def process_memory() -> int:
+    """Bytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+# --- P3 ----------------------------------------------------------------------------------------------------------
+
+IDLE = 3.0  # seconds, for 10
+
+
+@pytest.mark.case("P3")
+async def test_nobody_is_busy_when_everybody_is_full(make_queue: MakeQueue, make_server: MakeServer) -> None:
+    own = make_server(appendonly="no")
+    limits = [Limit("tenant", default=1)]
+    queue = await make_queue(url=own.url, limits=limits)
+    tenants = [f"t{n}" for n in range(500)]
+    await queue.enqueue_many([NewMessage(n, tenant=t, id=f"m{n}") for n in range(3) for t in tenants])
+    running = {lease.message.tenant: lease for lease in await queue.claim(1000)}
+    assert len(running) == 500
+    consumers = Consumers([await make_queue(url=own.url) for _ in range(4)])
+    try:
+        before = await commands(queue), time.process_time(), server_time(own)
+        await asyncio.sleep(IDLE)
+        after = await commands(queue), time.process_time(), server_time(own)
+        asked, ours, servers = (end - start for end, start in zip(after, before, strict=True))
+        assert asked < 200 * IDLE, "commands, those inside scripts included"
+        assert ours < 0.2 * IDLE, "seconds of processor time of all four"
+        assert servers < 0.2 * IDLE
+        assert not consumers.got
+
+        waits = []
+        for tenant in tenants[:9]:
+            began = time.monotonic()
+            await running.pop(tenant).complete()
+            ((lease, at),) = await eventually(lambda: consumers.take(1), "the next one to start")
+            assert (lease.message.tenant, lease.message.id) == (tenant, "m1")
+            waits.append(at - began)
+            running[tenant] = lease
+        assert statistics.median(waits) < 0.2
+    finally:
+        await consumers.stop()
+    order: dict[str, list[int]] = {tenant: [0] for tenant in tenants}
+    order |= {tenant: [0, 1] for tenant in tenants[:9]}
+    while running:
+        await queue.complete_many(list(running.values()))
+        running = {lease.message.tenant: lease for lease in await queue.claim(1000)}
+        for tenant, lease in running.items():
+            order[tenant].append(lease.message.payload)
+    assert set(map(tuple, order.values())) == {(0, 1, 2)}
+
+
+def server_time(own: Server) -> float:
+    cpu = own.command("INFO", "cpu")
+    return float(cpu["used_cpu_user"] + cpu["used_cpu_sys"])
+
+
+class Consumers:
+    """Each waits in a claim, again and again."""
+
+    def __init__(self, queues: list[FairQueue[Any]]) -> None:
+        self.got: list[tuple[Lease[Any], float]] = []
+        self._tasks = [asyncio.ensure_future(self._consume(queue)) for queue in queues]
+
+    async def _consume(self, queue: FairQueue[Any]) -> None:
+        while True:
+            leases = await queue.claim(1, wait=5)
+            self.got += [(lease, time.monotonic()) for lease in leases]
+
+    def take(self, n: int) -> list[tuple[Lease[Any], float]]:
+        """What they got, when it is so many."""
+        taken, self.got = (self.got, []) if len(self.got) >= n else ([], self.got)
+        return taken
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
