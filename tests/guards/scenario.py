@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from fairqueue import FairQueue, Lease
+from fairqueue import FairQueue, Lease, Limit, NewMessage, RetryPolicy
 from fairqueue._engine.keys import join, key
 from fairqueue.errors import FairQueueError
 from tests.guards.mutate import MutationError
 
 Queue = FairQueue[Any]
 
+LIMITS = [Limit("tenant", default=2), Limit("org", default=2, key="org")]
+RETRY = RetryPolicy.fixed(3, max_attempts=5, max_crashes=3)
+
 _NOT_LUA_ENOUGH = ("attempt to ", "Error compiling", "bad argument")
+
+
+def four(**options: Any) -> list[NewMessage[int]]:
+    """Four messages of two tenants that share an org."""
+    return [NewMessage(n, tenant="ab"[n % 2], id=f"m{n}", metadata={"org": "o"}, **options) for n in range(4)]
 
 
 async def told(answer: Awaitable[Any]) -> Any:

@@ -6,11 +6,11 @@ from typing import Any
 
 from fairqueue import Lease, Limit, NewMessage
 from fairqueue._engine.keys import join, key, lane_name
-from fairqueue.testing import drain, faults
+from fairqueue.testing import drain, faults, leftover_keys
 from tests.conftest import MakeQueue
 from tests.guards.mutate import without
 from tests.guards.proof import guard
-from tests.guards.scenario import Queue, claimed, drop_key
+from tests.guards.scenario import Queue, claimed, drop_key, ids
 
 ORG = [Limit("org", default=1, key="org")]
 BOTH = [Limit("org", default=1, key="org"), Limit("room", default=1, key="room")]
@@ -226,6 +226,42 @@ async def test_an_empty_waiting_lane_is_passed_over(make_queue: MakeQueue) -> No
     await lease.complete()
     assert await claimed(queue, 10) == ["b"]
     await queue.reconcile()
+
+
+@guard(
+    "baton",
+    "a tenant that waits with several lanes keeps its place for the others when one is woken",
+    without("keeping it", WAITING, "if call('EXISTS', waiting) == 0 then", "if true then"),
+)
+async def test_all_lanes_of_a_waiting_tenant_are_woken(make_queue: MakeQueue) -> None:
+    queue, lease = await busy(make_queue)
+    for name in ("first", "second", "third"):
+        await queue.enqueue(name, tenant="a", queue=name, id=name, metadata={"org": "o"})
+    assert await claimed(queue, 10) == []
+    served = []
+    for _ in range(3):
+        await lease.complete()
+        leases = await queue.claim(10)
+        served += ids(leases)
+        (lease,) = leases or [lease]
+    assert sorted(served) == ["first", "second", "third"]
+
+
+@guard(
+    "baton",
+    "when nobody waits at a group any more nothing is left of the waiting",
+    without(
+        "forgetting the group",
+        WAITING,
+        "if call('EXISTS', k.ring(scope), woken_key(pool, group)) > 0 then return end",
+        "if true then return end",
+    ),
+)
+async def test_nothing_is_left_of_the_waiting(make_queue: MakeQueue) -> None:
+    queue, lease = await busy(make_queue, "a", "b")
+    await lease.complete()
+    assert len(await drain(queue)) == 2
+    assert await leftover_keys(queue) == []
 
 
 @guard(
