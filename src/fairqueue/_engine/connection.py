@@ -65,7 +65,9 @@ class Connection:
         answer_time: float | None = None,
     ) -> None:
         self._locate, self._configure = locate, configure
-        self._timeouts: dict[str, Any] = {} if answer_time is None else {"socket_timeout": answer_time}
+        self._timeouts: dict[str, Any] = {}
+        if answer_time is not None:
+            self._timeouts = {"socket_timeout": answer_time, "own_timeout": True}
         self._root = root
         self._patience = patience
         self._redis: Redis | None = None
@@ -207,7 +209,8 @@ class Connection:
         """A client of its own for a blocking wait, with one connection."""
         from . import driver
 
-        return driver.open_redis(await self._locate(), socket_timeout=socket_timeout, connections=1)
+        url = await self._locate()
+        return driver.open_redis(url, socket_timeout=socket_timeout, connections=1, own_timeout=True)
 
     async def close(self, wait: float = 2.0) -> None:
         """Lets running exchanges end (bounded), then closes the connections."""

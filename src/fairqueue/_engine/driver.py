@@ -38,9 +38,17 @@ TROUBLE = (redis.RedisError, OSError, EOFError)  # what an exchange may raise th
 
 
 def open_redis(
-    url: str, *, socket_timeout: float = SOCKET_TIMEOUT, connections: int = MAX_CONNECTIONS
+    url: str,
+    *,
+    socket_timeout: float = SOCKET_TIMEOUT,
+    connections: int = MAX_CONNECTIONS,
+    own_timeout: bool = False,
 ) -> Redis:
-    """A redis-py client without retries of its own: when to repeat is decided here, in one place."""
+    """A redis-py client without retries of its own: when to repeat is decided here, in one place.
+
+    With ``own_timeout`` a ``socket_timeout`` in the URL, meant for calls, does not replace the one given: shorter than
+    a blocking wait it would break off each one, and lose the wake-up that the server sends at that moment.
+    """
     options: dict[str, Any] = {
         "socket_timeout": socket_timeout,
         "socket_connect_timeout": CONNECT_TIMEOUT,
@@ -56,6 +64,8 @@ def open_redis(
         pool = BlockingConnectionPool.from_url(url, **options)
         # the URL may say what is not for it to say: replies are read as they come in this protocol
         pool.connection_kwargs |= {"protocol": 2, "decode_responses": False}
+        if own_timeout:
+            pool.connection_kwargs["socket_timeout"] = socket_timeout
         pool.make_connection()  # type: ignore[no-untyped-call]  # connects to nothing yet, but knows its options
     except (ValueError, TypeError) as error:  # an option in the URL that redis-py does not know
         raise ConfigurationError(
