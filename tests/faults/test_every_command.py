@@ -11,6 +11,7 @@ import pytest
 from fairqueue import FairQueue, FairQueueError, Lease, Limit, NewMessage
 from fairqueue.testing import ManualClock, assert_whole, drain, faults
 from tests.conftest import MakeQueue
+from tests.faults.record import note
 from tests.support.cuts import ERRORS, Cut, cut
 
 LIMITS = [Limit("tenant", default=2), Limit("org", default=3, key="org")]
@@ -199,4 +200,5 @@ async def test_no_cut_loses_wedges_or_doubles(
         except AssertionError as problem:
             problems.append(f"{script} cut at command {k} ({outcome}): {problem}")
     assert k > 2, "the script was never cut"
+    note("commands", script=script, scenario=act.__name__, faults=k - 1, problems=len(problems))
     assert not problems, f"{len(problems)} of {k - 1} cuts:\n" + "\n".join(problems)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-import time
 from collections.abc import Generator, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.conftest import MakeQueue
 from tests.faults.cases.actors import Cast, Stage
+from tests.faults.record import note
 from tests.support.fixtures import log, make_queue, make_server, module_proxy, proxy, start_worker
-from tests.support.processes import ROOT, Log
+from tests.support.processes import Log
 
 __all__ = ["log", "make_queue", "make_server", "module_proxy", "proxy", "start_worker"]
 
-RESULTS = ROOT / "build" / "faults" / "cases.jsonl"
+_OUTCOMES = pytest.StashKey[dict[str, str]]()
 
 
 @pytest.fixture(scope="session")
@@ -42,21 +38,9 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Writes down what became of each case, the checks after it included; docs/reliability.md is made of that."""
     report = yield
-    outcomes: dict[str, Any] = item.stash.setdefault(_OUTCOMES, {})
+    outcomes: dict[str, str] = item.stash.setdefault(_OUTCOMES, {})
     outcomes[report.when] = report.outcome
     if report.when == "teardown" and (marker := item.get_closest_marker("case")):
         outcome = next((one for one in outcomes.values() if one != "passed"), "passed")
-        _note({"case": marker.args[0], "test": item.nodeid, "outcome": outcome, "at": time.time()})
+        note("cases", case=marker.args[0], test=item.nodeid, outcome=outcome)
     return report
-
-
-_OUTCOMES = pytest.StashKey[dict[str, Any]]()
-
-
-def _note(result: dict[str, Any], path: Path = RESULTS) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        os.write(file, json.dumps(result).encode() + b"\n")  # one write: lines of several processes never mix
-    finally:
-        os.close(file)
