@@ -9,7 +9,7 @@ import pytest
 from fairqueue import FairQueue, Lease, Limit
 from fairqueue.testing import ManualClock, faults
 from tests.conftest import MakeQueue
-from tests.engine.tools import claimed, finish, held, names, one, put, waiting
+from tests.engine.tools import claimed, finish, held, ids, names, one, put, waiting
 
 ORG = Limit("org", default=1, key="org")
 IN_X = {"metadata": {"org": "x"}}
@@ -270,3 +270,43 @@ async def test_a_message_that_joins_a_waiting_lane_waits_with_it(make_queue: Mak
     assert lease.message.id == "a1"
     await lease.complete()
     assert await claimed(queue) == ["a2"]
+
+
+async def test_several_slots_freed_at_once_go_to_one_lane_when_it_waits_alone(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("tenant", default=4)])
+    await put(queue, "a", *(f"m{n}" for n in range(12)))
+    for expected in (["m0", "m1", "m2", "m3"], ["m4", "m5", "m6", "m7"], ["m8", "m9", "m10", "m11"]):
+        leases = await queue.claim(10)
+        assert ids(leases) == expected
+        await finish(queue, leases)
+
+
+async def test_what_a_woken_lane_cannot_take_of_several_slots_goes_to_others(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("org", default=4, key="org"), Limit("tenant")])
+    await queue.limits.set("tenant", "a", 1)
+    await put(queue, "holder", *(f"h{n}" for n in range(4)), **IN_X)
+    leases = await queue.claim(4)
+    for tenant in ("a", "b"):
+        await put(queue, tenant, *(f"{tenant}{n}" for n in range(5)), **IN_X)
+    assert await claimed(queue) == []
+    await finish(queue, leases)
+    got = await claimed(queue) + await claimed(queue)
+    assert sorted(got) == ["a0", "b0", "b1", "b2"]
+    assert await held(queue, "org", "x") == 4
+
+
+async def test_a_late_complete_of_one_of_several_promised_hands_that_slot_on(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue = await make_queue(limits=[Limit("org", default=2, key="org")])
+    await put(queue, "a", "a0", "a1", **IN_X)
+    late, _ = await queue.claim(2)
+    clock.advance(30)
+    await queue.reclaim()
+    await queue.limits.set("org", "x", 0)
+    assert await claimed(queue) == []
+    await queue.limits.set("org", "x", 2)  # both of a's are promised a slot
+    await put(queue, "b", "b0", **IN_X)
+    assert await late.complete() == "done"
+    got = await claimed(queue) + await claimed(queue)
+    assert sorted(got) == ["a1", "b0"]

@@ -240,6 +240,15 @@ async def test_a_newcomer_at_the_group_has_no_credit(make_queue: MakeQueue) -> N
     assert widest_gap(served, ["a", "b", "new"]) <= 2
 
 
+async def test_several_slots_of_a_group_are_shared_as_one(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("org", default=4, key="org")])
+    for tenant, queues in (("a", 1), ("b", 25), ("c", 2)):
+        await queue.enqueue_many(messages(tenant, 150, queues, **IN_X))
+    served = await serve_group(queue, 80)
+    assert len(served) == 320
+    assert widest_gap(served, "abc") <= 2 + 4  # and what is in flight
+
+
 async def test_limits_of_some_leave_the_shares_of_the_others_alone(make_queue: MakeQueue) -> None:
     queue = await make_queue(limits=[Limit("tenant", default=2)])
     for tenant in ("a", "b", "c"):

@@ -75,7 +75,7 @@ KEYS: dict[str, Key] = {
     ),
     "waiting": Key(
         "zset",
-        "a tenant's lanes parked at a group, by their own tags",
+        "a tenant's lanes parked at a group, or woken and with more messages, by their own tags",
         "claim, wake",
         of="pool US group US tenant",
     ),
@@ -83,7 +83,7 @@ KEYS: dict[str, Key] = {
     "blocked": Key("set", "tenants with parked lanes", "claim, wake", of="pool"),
     "woken": Key(
         "hash",
-        "lanes given the baton of a group -> what the wake-up charged",
+        "lane -> how many batons of a group it holds and what they charged; a field for each further one",
         "wake, claim",
         of="pool US group",
     ),

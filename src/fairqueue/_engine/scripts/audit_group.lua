@@ -45,13 +45,18 @@ end
 local function promised(pool)
   local woken = 0
   for _, name in ipairs(call('HKEYS', woken_key(pool, group))) do
-    local lane = lane_of(name)
-    if not sound(k.ring(lane.scope), 'zset', 'lane' .. US .. name) or call('ZSCORE', k.ring(lane.scope), name) then
+    local lane = lane_of(string.match(name, '^[^\30]+')) -- a further baton has the lane's name too
+    local ring = k.ring(lane.scope)
+    if not sound(ring, 'zset', 'lane' .. US .. lane.name) or call('ZSCORE', ring, lane.name) then
       woken = woken + 1
-    else
+    elseif name == lane.name then
       local named = string.gsub(group, US, '/')
       found('MOVES', 'lane' .. US .. name, 'a slot of ' .. named .. ' is promised to the lane but it takes no turns')
-      if fix == 1 then hand_back(lane) end
+      if fix == 1 then
+        lane_leaves(lane)
+        local _, seq = next_in(lane)
+        if seq then lane_ready(lane, seq) end
+      end
     end
   end
   return woken

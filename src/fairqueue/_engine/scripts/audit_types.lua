@@ -4,6 +4,11 @@
 -- ROWS kind type rebuilt
 -- FLAGS allow-oom
 -- REPLY (kind, evidence) for each
+local stored = redis.pcall('HGET', k.settings, 'schema') -- the settings may be what is broken
+if type(stored) == 'string' and stored ~= schema then
+  return redis.error_reply('FQSCHEMA stored schema ' .. stored .. ', this client speaks ' .. schema)
+end
+
 local found = {}
 for at = ROWS_AT, #ARGV, ROW do
   local kind, wanted, rebuilt = ARGV[at], ARGV[at + 1], ARGV[at + 2]

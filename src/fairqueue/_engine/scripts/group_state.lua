@@ -18,6 +18,8 @@ for _, pool in ipairs(call('SMEMBERS', k.waiters(group))) do
     for _, lane in ipairs(call('ZRANGE', waiting_key(pool, group, tenant), 0, -1)) do
       looked = looked + 1
       local size = looked <= MAX_LANES and try('ZCARD', k.lane(lane)) or 1
+      local promised = call('HGET', k.woken(pool .. US .. group), lane)
+      if promised and not failed(size) then size = size - (tonumber(string.match(promised, '^%d+')) or 1) end
       waiting = waiting + (failed(size) and 0 or size)
     end
   end

@@ -17,7 +17,7 @@ local function has_room(gate, lane, group)
   local woken = call('HLEN', woken_key(lane.pool, group))
   gate.woken = woken > 0
   if not gate.limit then return true end
-  if woken > 0 and call('HEXISTS', woken_key(lane.pool, group), lane.name) == 1 then woken = woken - 1 end
+  if woken > 0 then woken = woken - batons_of(lane, group) end
   return gate.held + woken < gate.limit
 end
 

@@ -88,7 +88,7 @@ local function choose(lane, found)
     if not (found.over and call('HEXISTS', k.slots(group), found.mid) == 1) then
       gate.held, gate.taken = gate.held + 1, gate.taken + 1
     end
-    if gate.woken and call('HDEL', woken_key(lane.pool, group), lane.name) == 1 then batons[group] = true end
+    if gate.woken and use_baton(lane, group) then batons[group] = true end
   end
 end
 

@@ -41,6 +41,7 @@ local function wake_freed()
   local idle = {}
   for group in pairs(freed) do
     wake(group)
+    wake_leftovers(group)
     if not dirty_state(group) and call('EXISTS', k.slots(group), k.waiters(group)) == 0 then idle[#idle + 1] = group end
   end
   many('SREM', k.groups, idle)

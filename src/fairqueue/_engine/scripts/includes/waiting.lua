@@ -16,26 +16,84 @@ end
 -- A lane that cannot be read (its key holds another type) takes no turns until reconcile finds it readable.
 local function note_stopped(lane) call('HSET', k.stopped, lane.name, int(now)) end
 
--- What the lane's next message will cost, and its place in the order of acceptance; nil if nothing is ready.
-local function next_in(lane)
-  local top = try('ZRANGE', k.lane(lane.name), 0, 0, 'WITHSCORES')
-  if failed(top) then note_stopped(lane) end
-  if failed(top) or not top[1] then return nil end
-  local header = unpack_header(call('HGET', k.head, top[1]))
-  return header and tonumber(header.cost) or 1, seq_of_score(top[2])
+-- Who stands at this place of the lane (0 is next), and its place in the order of acceptance; nil if nobody does.
+local function standing(lane, place)
+  local found = try('ZRANGE', k.lane(lane.name), place, place, 'WITHSCORES')
+  if failed(found) then
+    note_stopped(lane)
+    return nil
+  end
+  if found[1] then return found[1], seq_of_score(found[2]) end
 end
 
--- Takes a lane off the list of those who wait at the group; its tenant waits on at `tag`, or leaves with it.
-local function unpark(lane, group, tag)
-  local scope, waiting = group_scope(lane.pool, group), waiting_key(lane.pool, group, lane.tenant)
-  call('ZREM', waiting, lane.name)
-  call('HDEL', parked_key(lane), lane.name)
-  if call('EXISTS', parked_key(lane)) == 0 then call('SREM', k.blocked(lane.pool), lane.tenant) end
-  if call('EXISTS', waiting) == 0 then
+-- What the lane's next message, or the one at that place, will cost, and its place in the order of acceptance; nil if
+-- nothing is ready.
+local function next_in(lane, place)
+  local mid, seq = standing(lane, place or 0)
+  if not mid then return nil end
+  local header = unpack_header(call('HGET', k.head, mid))
+  return header and tonumber(header.cost) or 1, seq
+end
+
+-- A lane holds a baton for each of its messages that a slot is promised to. Its field in `woken` says how many and what
+-- they charged; each after the first has a field of its own beside it, so that HLEN counts the batons of a group.
+local function further_baton(lane, number) return lane.name .. '\30' .. number end
+
+local function batons_of(lane, group)
+  local held = call('HGET', woken_key(lane.pool, group), lane.name)
+  if not held then return 0, 0 end
+  local count, charge = string.match(held, '^(%d+)\31(.+)$')
+  return tonumber(count) or 1, tonumber(charge) or 0
+end
+
+local function add_baton(lane, group, count, charge)
+  local woken = woken_key(lane.pool, group)
+  call('HSET', woken, lane.name, count .. US .. string.format('%.17g', charge))
+  if count > 1 then call('HSET', woken, further_baton(lane, count), '') end
+end
+
+-- The tenant waits on at the group at `tag` (nil: where it is) while lanes of it are on the list, or leaves.
+local function wait_on(lane, group, tag)
+  local scope = group_scope(lane.pool, group)
+  if call('EXISTS', waiting_key(lane.pool, group, lane.tenant)) == 0 then
     leave(scope, lane.tenant, tag)
   elseif tag then
     call('ZADD', k.ring(scope), tag, lane.tenant)
   end
+end
+
+local function unblock(lane)
+  call('HDEL', parked_key(lane), lane.name)
+  if call('EXISTS', parked_key(lane)) == 0 then call('SREM', k.blocked(lane.pool), lane.tenant) end
+end
+
+-- Takes a lane off the list of those who wait at the group; its tenant waits on at `tag`, or leaves with it.
+local function unpark(lane, group, tag)
+  call('ZREM', waiting_key(lane.pool, group, lane.tenant), lane.name)
+  unblock(lane)
+  wait_on(lane, group, tag)
+end
+
+-- The lane has no baton of the group left, so it is off the list too, where it stood for its further messages.
+local function drop_batons(lane, group, count)
+  local woken = woken_key(lane.pool, group)
+  call('HDEL', woken, lane.name)
+  for number = 2, count do call('HDEL', woken, further_baton(lane, number)) end
+  call('ZREM', waiting_key(lane.pool, group, lane.tenant), lane.name)
+  wait_on(lane, group, tonumber(call('ZSCORE', k.ring(group_scope(lane.pool, group)), lane.tenant)))
+end
+
+-- The lane took a slot that was promised to it. True if it had been.
+local function use_baton(lane, group)
+  local count, charge = batons_of(lane, group)
+  if count == 0 then return false end
+  if count == 1 then
+    drop_batons(lane, group, 1)
+  else
+    call('HDEL', woken_key(lane.pool, group), further_baton(lane, count))
+    add_baton(lane, group, count - 1, charge * (count - 1) / count)
+  end
+  return true
 end
 
 -- Wakes the next lane of the least served tenant at one group in one pool. The group's own virtual time
@@ -52,20 +110,30 @@ local function wake_one(pool, group)
     return 0
   end
   local lane = lane_of(top[1])
-  local cost, seq = next_in(lane)
+  local count, charge = batons_of(lane, group)
+  local cost, seq = next_in(lane, count)
   if not cost then
     unpark(lane, group, tag)
     tenant_changed(lane)
     return 0
   end
   set_clock(scope, tag)
-  enter_lane(lane, tonumber(top[2]), seq)
-  call('HSET', woken_key(pool, group), lane.name, cost)
-  local function least()
-    local after = call('ZRANGE', waiting, 1, 1, 'WITHSCORES')
-    return tonumber(after[2]) or tag
+  if count == 0 then enter_lane(lane, tonumber(top[2]), seq) end
+  bells[pool] = true
+  add_baton(lane, group, count + 1, charge + cost)
+  -- It stays on the list for its further messages, or a tenant with many lanes would have theirs let in before.
+  local _, following = standing(lane, count + 1)
+  if following then
+    call('ZADD', waiting, policy.lane_served(tonumber(top[2]), cost, following), lane.name)
+  else
+    call('ZREM', waiting, lane.name)
   end
-  unpark(lane, group, policy.tenant_served(tag, cost, least))
+  local function least()
+    local _, of_first = unpack(call('ZRANGE', waiting, 0, 0, 'WITHSCORES'))
+    return tonumber(of_first) or tag
+  end
+  unblock(lane)
+  wait_on(lane, group, policy.tenant_served(tag, cost, least))
   wakes = wakes + 1
   return 1
 end
@@ -79,12 +147,15 @@ local function wake_prober(group, pools)
 end
 
 -- Wakes as many as the group has room for; a group under repair wakes the others when it opens.
+local still_full = {} -- group -> slots held, where somebody waits and there is no room
+
 local function wake(group)
   local pools = call('SMEMBERS', k.waiters(group))
   if #pools == 0 then return end
   local held, limit = held_in(group), limit_of(group)
   if not held then mark_dirty(group, 'dirty') end
   if dirty_state(group) then return wake_prober(group, pools) end
+  if limit and held >= limit then still_full[group] = held end
   for _, pool in ipairs(pools) do
     local room = (limit and limit - held or math.huge) - call('HLEN', woken_key(pool, group))
     while room > 0 and wakes < most_wakes do
@@ -96,18 +167,33 @@ local function wake(group)
   end
 end
 
+-- A group that is full although a slot was freed or its limit was raised holds more than it may. What keeps it full may
+-- be the leftover of a message that waits there: that one's lane goes back to its ring, to come in over it.
+local MAX_HOLDERS = 128
+
+local function wake_leftovers(group)
+  if not still_full[group] or still_full[group] > MAX_HOLDERS then return end
+  for _, mid in ipairs(call('HKEYS', k.slots(group))) do
+    local h = unpack_header(call('HGET', k.head, mid))
+    local lane = h and h.state == 'r' and lane_of(h.lane)
+    if lane and call('HGET', parked_key(lane), lane.name) == group then
+      enter_lane(lane, tonumber(call('ZSCORE', waiting_key(lane.pool, group, lane.tenant), lane.name)), h.seq)
+      unpark(lane, group, tonumber(call('ZSCORE', k.ring(group_scope(lane.pool, group)), lane.tenant)))
+    end
+  end
+end
+
 -- The lane gives back the batons it holds and what they charged; returns their groups, to be woken again.
 local function hand_back(lane)
   local batons = {}
   for _, group in ipairs(lane.groups) do
-    local woken = woken_key(lane.pool, group)
-    local charge = call('HGET', woken, lane.name)
-    if charge then
+    local count, charge = batons_of(lane, group)
+    if count > 0 then
       local scope = group_scope(lane.pool, group)
-      call('HDEL', woken, lane.name)
+      drop_batons(lane, group, count)
       local ring = call('ZSCORE', k.ring(scope), lane.tenant) and k.ring(scope) or k.tags(scope)
       if not policy.by_seq and call('ZSCORE', ring, lane.tenant) then
-        call('ZINCRBY', ring, -tonumber(charge), lane.tenant)
+        call('ZINCRBY', ring, -charge, lane.tenant)
       end
       batons[#batons + 1] = group
     end

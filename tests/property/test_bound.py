@@ -1,0 +1,125 @@
+"""The fairness bound holds between any two that both have claimable work, whatever their limits; so it does at a group."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairqueue import Lease, Limit, NewMessage
+from tests.property.conftest import Stage
+
+TENANTS = "ABCD"
+
+
+class Meter:
+    """Watches each pair of tenants over every interval in which both have claimable work."""
+
+    def __init__(self, c_max: float) -> None:
+        self._bound = 2 * c_max
+        self._spans: dict[tuple[str, str], tuple[float, float, float]] = {}
+
+    def served(self, costs: Mapping[str, float], claimable: set[str]) -> None:
+        """So much was served to each while those ``claimable`` were."""
+        for pair in itertools.combinations(TENANTS, 2):
+            if not claimable.issuperset(pair):
+                self._spans.pop(pair, None)
+                continue
+            ahead, low, high = self._spans.get(pair, (0.0, 0.0, 0.0))
+            ahead += costs.get(pair[0], 0) - costs.get(pair[1], 0)
+            low, high = min(low, ahead), max(high, ahead)
+            self._spans[pair] = ahead, low, high
+            assert high - low <= self._bound + 1e-9, f"{pair} differ by {high - low}, more than {self._bound}"
+
+
+@st.composite
+def backlogs(draw: st.DrawFn) -> list[NewMessage[float]]:
+    """Messages of each tenant over a few queues, at costs of its own."""
+    messages = []
+    for tenant in TENANTS:
+        queues = st.integers(1, draw(st.integers(1, 4))).map("q{}".format)
+        costs = draw(st.lists(st.sampled_from([0.5, 1, 2, 5]), min_size=1, max_size=40))
+        messages += [NewMessage(cost, tenant=tenant, queue=draw(queues), cost=cost) for cost in costs]
+    return messages
+
+
+@given(
+    backlogs(),
+    st.dictionaries(st.sampled_from(TENANTS), st.integers(1, 4)),
+    st.lists(st.tuples(st.integers(1, 8), st.integers(0, 8)), min_size=10, max_size=60),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=25)
+def test_between_two_with_claimable_work_whatever_limits_others_and_they_have(
+    stage: Stage,
+    backlog: list[NewMessage[float]],
+    limits: dict[str, int],
+    turns: list[tuple[int, int]],
+    rng: Any,
+) -> None:
+    async def play() -> None:
+        async with stage.opened(limits=[Limit("tenant")]) as queue:
+            for tenant, limit in limits.items():
+                await queue.limits.set("tenant", tenant, limit)
+            await queue.enqueue_many(backlog)
+            left = {tenant: sum(message.tenant == tenant for message in backlog) for tenant in TENANTS}
+            running: dict[str, list[Lease[Any]]] = defaultdict(list)
+            meter = Meter(c_max=5)
+
+            def claimable() -> set[str]:
+                return {t for t in TENANTS if left[t] and (t not in limits or len(running[t]) < limits[t])}
+
+            for n, ends in turns:
+                for lease in await queue.claim(n):
+                    tenant = lease.message.tenant
+                    assert tenant in claimable()
+                    meter.served({tenant: lease.message.cost}, claimable())
+                    left[tenant] -= 1
+                    running[tenant].append(lease)
+                everything = [lease for leases in running.values() for lease in leases]
+                for lease in rng.sample(everything, min(ends, len(everything))):
+                    await lease.complete()
+                    running[lease.message.tenant].remove(lease)
+
+    stage.run(play)
+
+
+@given(
+    backlogs(),
+    st.integers(1, 5),
+    st.lists(st.integers(1, 6), min_size=10, max_size=50),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=25)
+def test_between_two_that_wait_at_one_full_group(
+    stage: Stage, backlog: list[NewMessage[float]], limit: int, turns: list[int], rng: Any
+) -> None:
+    """Whatever the number of their queues, and however many slots are freed at a time."""
+
+    async def play() -> None:
+        async with stage.opened(limits=[Limit("all", limit, lambda _: "all")]) as queue:
+            await queue.enqueue_many(backlog)
+            left = {tenant: sum(message.tenant == tenant for message in backlog) for tenant in TENANTS}
+            running: list[Lease[Any]] = []
+            meter = Meter(c_max=5)
+            for turn, ends in enumerate(turns):
+                waited = (
+                    {tenant for tenant in TENANTS if left[tenant]} if turn else set()
+                )  # the first fills the group
+                served: dict[str, float] = defaultdict(float)
+                while leases := await queue.claim(limit):
+                    running += leases
+                    for lease in leases:
+                        served[lease.message.tenant] += lease.message.cost
+                        left[lease.message.tenant] -= 1
+                assert len(running) == min(limit, len(running) + sum(left.values()))
+                meter.served(served, {tenant for tenant in waited if left[tenant]})
+                rng.shuffle(running)
+                ended, running = running[:ends], running[ends:]
+                await queue.complete_many(ended)
+
+    stage.run(play)
