@@ -26,6 +26,7 @@ _log = logging.getLogger("fairqueue")
 SETTLE_CHUNK = 500
 MAX_ROUNDS = 10_000  # of a claim that is told to look again: each round parks up to 200 lanes for good
 _CLOSE_SECONDS = 1.0  # that close() may take to give back what lost claims took
+BURIAL = 1.0  # seconds a claim waits until what it could not decode is among the dead letters
 IDLE_LOOK = 1.0  # seconds after which an idle waiter looks by itself, should a wake-up have been lost
 
 
@@ -200,7 +201,8 @@ class Consumer(Generic[P]):
                 unreadable.append((lease, Settlement("dead", reason="undecodable", text=str(error))))
                 _log.error("message %r of %r cannot be decoded: %s", message.id, message.tenant, error)
         if unreadable:
-            await self.settle(unreadable)
+            # The readable ones must not wait, leased, for a server that has gone away meanwhile.
+            await asyncio.wait([self._start(self._settle(unreadable))], timeout=BURIAL)
         return leases
 
     def _decoded(self, claimed: ClaimedMessage) -> Message[P]:

@@ -11,6 +11,7 @@ from typing import Any
 from fairqueue._engine.engine import Engine
 from fairqueue._engine.keys import US, key
 from fairqueue._engine.replies import Stored, identity, pairs, text, texts
+from fairqueue._engine.scan import escaped, scan, scan_page
 from fairqueue.codec import BodyError, decode_payload, unpack_body
 from fairqueue.consuming import message_of
 from fairqueue.errors import ConfigurationError
@@ -18,8 +19,6 @@ from fairqueue.lease import from_ms
 from fairqueue.message import LeaseInfo, MessageInfo, MessageState
 from fairqueue.states import QueueState, QueueStats, TenantState, Totals, WorkerState
 from fairqueue.validation import choice, identifier, integer
-
-_PAGE = 200
 
 
 async def stats(engine: Engine) -> QueueStats:
@@ -171,22 +170,9 @@ async def _delayed(engine: Engine, tenant: str, inner: str, limit: int) -> tuple
 
 
 async def _scanned(engine: Engine, command: str, kind: str, tenant: str, inner: str) -> tuple[list[str], str]:
-    pattern = escaped(tenant) + US + "*"
-    cursor, page = await engine.command(
-        command, key(engine.calls.root, kind), inner or "0", "MATCH", pattern, "COUNT", _PAGE
-    )
-    after = cursor.decode() if isinstance(cursor, bytes) else str(cursor)
-    members = (
-        page
-        if isinstance(page, dict)
-        else [one[0] if isinstance(one, tuple) else one for one in _members(page)]
-    )
-    return [_id(mid) for mid in members], "" if after == "0" else after
-
-
-def _members(page: list[Any]) -> list[Any]:
-    """redis-py answers ZSCAN as (member, score) tuples, a raw reply is flat."""
-    return page if not page or isinstance(page[0], tuple) else page[::2]
+    match = escaped(tenant) + US + "*"
+    after, mids = await scan_page(engine, command, key(engine.calls.root, kind), inner or "0", match)
+    return [_id(mid) for mid in mids], "" if after == "0" else after
 
 
 async def _dead(engine: Engine, tenant: str, inner: str, limit: int) -> tuple[list[str], str]:
@@ -202,25 +188,13 @@ def _id(mid: bytes) -> str:
     return mid.decode().partition(US)[2]
 
 
-def escaped(text: str) -> str:
-    """Text as a pattern that matches it alone."""
-    return "".join("\\" + c if c in "*?[]\\^" else c for c in text)
-
-
 # --- tenants, queues, workers ------------------------------------------------------------------------------------
 
 
 async def tenants(engine: Engine) -> AsyncIterator[str]:
-    """Every tenant with messages, dead ones included; one may be seen twice while the list changes."""
-    cursor: Any = "0"
-    while True:
-        cursor, page = await engine.command(
-            "HSCAN", key(engine.calls.root, "present"), cursor, "COUNT", _PAGE
-        )
-        for raw in page if isinstance(page, dict) else page[::2]:
-            yield raw.decode()
-        if cursor in (b"0", 0, "0"):
-            return
+    """Every tenant with messages, dead ones included."""
+    async for raw in scan(engine, "HSCAN", key(engine.calls.root, "present")):
+        yield raw.decode()
 
 
 async def queues(engine: Engine, tenant: str) -> list[QueueState]:

@@ -9,12 +9,12 @@ from fairqueue import inspect
 from fairqueue._engine.engine import Engine
 from fairqueue._engine.keys import US, join, key
 from fairqueue._engine.replies import identity, text
+from fairqueue._engine.scan import escaped, scan
 from fairqueue.errors import ConfigurationError
 from fairqueue.states import LimitState, TenantState
 from fairqueue.validation import identifier, integer
 
 MAX_LIMIT = 2**31 - 1
-_PAGE = 200
 
 
 class LimitsControl:
@@ -65,18 +65,10 @@ class LimitsControl:
                 yield _state(group, id_, await self._engine.run(self._engine.calls.group_state(name)))
 
     async def _known(self, group: str) -> AsyncIterator[str]:
-        pattern = inspect.escaped(group) + US + "*"
+        match = escaped(group) + US + "*"
         for command, kind in (("HSCAN", "limits"), ("SSCAN", "groups")):
-            cursor: Any = "0"
-            while True:
-                where = key(self._engine.calls.root, kind)
-                cursor, page = await self._engine.command(
-                    command, where, cursor, "MATCH", pattern, "COUNT", _PAGE
-                )
-                for raw in page if kind == "groups" or isinstance(page, dict) else page[::2]:
-                    yield text(raw)
-                if cursor in (b"0", 0, "0"):
-                    break
+            async for raw in scan(self._engine, command, key(self._engine.calls.root, kind), match):
+                yield text(raw)
 
     async def _named(self, group: str, id_: str) -> str:
         await self._declared(group)

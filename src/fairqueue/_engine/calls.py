@@ -219,21 +219,21 @@ class Calls:
         ]
         return self._call("audit_types", _text_rows, *rows, fix=int(fix))
 
-    def audit_counters(self, fix: bool) -> Call[list[list[str]]]:
-        """A small namespace's counters against its messages: findings of (check, subject, evidence)."""
+    def recount(self, fix: bool, most: int) -> Call[list[list[str]]]:
+        """The counters of a namespace of at most ``most`` messages against them: (check, subject, evidence)."""
+        return self._call("recount", _text_rows, fix=int(fix), most=most)
 
-        def decode(raw: list[Any]) -> list[list[str]]:
-            return [replies.texts(finding) for finding in raw]
+    def audit_clean(self, leftovers: Sequence[str], fix: bool) -> Call[list[list[str]]]:
+        """With no message left: which of these keys (named without the root) are there, as (key, evidence)."""
+        return self._call("audit_clean", _text_rows, *((name,) for name in leftovers), fix=int(fix))
 
-        return self._call("audit_counters", decode, fix=int(fix))
+    def pool_lanes(self, pool: str, cursor: str) -> Call[tuple[str, list[str]]]:
+        """One page of a pool's lanes, those that take turns and those that wait: next cursor ('' at the end), lanes."""
 
-    def audit_clean(self, remains: Sequence[str], fix: bool) -> Call[list[list[str]]]:
-        """With no message left: keys that should be gone, as (kind, evidence)."""
+        def decode(raw: list[Any]) -> tuple[str, list[str]]:
+            return replies.text(raw[0]), replies.texts(raw[1])
 
-        def decode(raw: list[Any]) -> list[list[str]]:
-            return [replies.texts(found) for found in raw]
-
-        return self._call("audit_clean", decode, *((kind,) for kind in remains), fix=int(fix))
+        return self._call("pool_lanes", decode, pool=pool, cursor=cursor)
 
     def lock(self, duty: str, owner: str, ttl_ms: int) -> Call[bool]:
         """Takes or prolongs the lock of a duty; 0 gives it back."""

@@ -29,6 +29,7 @@ from .streams import StreamPool
 T = TypeVar("T")
 _log = logging.getLogger("fairqueue")
 FIRST_PATIENCE = 5.0  # seconds to reach the server at first: a wrong address shows here
+_WOKEN_TOGETHER = 50  # groups in one round trip
 _OLDEST = {"redis": (7, 0), "valkey": (7, 2)}
 
 
@@ -194,9 +195,18 @@ class Engine:
 
     async def _wake_after_new_defaults(self) -> None:
         """A raised default makes room in groups of tenants that wait: each is looked at, by the script that wakes."""
-        groups = await self.connection.command("SMEMBERS", key(self.calls.root, "groups"))
-        for group in groups:
-            await self.connection.run(self.calls.reconcile_group(group.decode(), "0"))
+        asked = [
+            (text(group), "0")
+            for group in await self.connection.command("SMEMBERS", key(self.calls.root, "groups"))
+        ]
+        while asked:
+            page, asked = asked[:_WOKEN_TOGETHER], asked[_WOKEN_TOGETHER:]
+            answers = await self.connection.run_all([self.calls.reconcile_group(*one) for one in page])
+            for (group, _), answer in zip(page, answers, strict=True):
+                if isinstance(answer, Exception):
+                    raise answer
+                if answer[0] != "0":  # more of its slots to look at, or more waiters than one script may wake
+                    asked.append((group, answer[0]))
 
     async def close(self) -> None:
         """Gives back bells and connections; an embedded server of ours loses this client."""

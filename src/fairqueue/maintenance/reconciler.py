@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from fairqueue._engine.engine import Engine
 from fairqueue._engine.keys import US, key
+from fairqueue._engine.scan import scan
 
-_PAGE = 200
+_RECOUNTED = 200  # messages: more would hold the server up for longer than 2 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +58,14 @@ async def repair_groups(engine: Engine, groups: Iterable[str]) -> ReconcileRepor
 
 
 async def _known_groups(engine: Engine) -> AsyncIterator[str]:
-    """Each once, though a dirty group is among the others too and a scan may name one twice."""
-    seen: set[bytes] = set()
-    async for page in _pages_of_groups(engine):
-        for raw in page:
-            if raw not in seen:
-                seen.add(raw)
-                yield raw.decode()
-
-
-async def _pages_of_groups(engine: Engine) -> AsyncIterator[list[bytes]]:
-    yield await engine.command("HKEYS", key(engine.calls.root, "dirty"))
-    cursor = b"0"
-    while True:
-        cursor, page = await engine.command("SSCAN", key(engine.calls.root, "groups"), cursor, "COUNT", _PAGE)
-        yield page
-        if cursor in (b"0", 0):
-            return
+    """Each once, though a dirty group is among the others too."""
+    root = engine.calls.root
+    dirty = set(await engine.command("HKEYS", key(root, "dirty")))
+    for raw in dirty:
+        yield raw.decode()
+    async for raw in scan(engine, "SSCAN", key(root, "groups")):
+        if raw not in dirty:
+            yield raw.decode()
 
 
 async def _check_group(engine: Engine, group: str, report: ReconcileReport) -> bool:
@@ -114,7 +106,7 @@ async def _tidy(engine: Engine) -> None:
     cursor = "s0"
     while cursor != "0":
         cursor, _ = await engine.run(engine.calls.tidy(cursor))
-    await engine.run(engine.calls.audit_counters(fix=True))
+    await engine.run(engine.calls.recount(fix=True, most=_RECOUNTED))
 
 
 def _named(group: str) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from .reclaimer import reclaim
 from .reconciler import reconcile
 
 _log = logging.getLogger("fairqueue")
+_PROMOTE_MS = 5_000  # claims promote on their way; this is for pools nobody claims from at the moment
 _LATE = 1.0  # a sleep that took this much longer: this process was frozen or starved
 
 
@@ -36,7 +37,7 @@ class Maintenance:
             return
         options = self._engine.options
         duties: list[tuple[str, int, Callable[[], Awaitable[object]]]] = [
-            ("promote", max(options.reclaim_ms, 1000), lambda: promote(self._engine)),
+            ("promote", _PROMOTE_MS, lambda: promote(self._engine)),
             ("reclaim", options.reclaim_ms, self._reclaim),
             ("reconcile", options.reconcile_ms, self._reconcile),
         ]

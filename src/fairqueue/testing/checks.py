@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairqueue._engine.keys import KEYS, REMAINS
-from fairqueue.inspect import escaped
+from fairqueue.maintenance import auditor
 from fairqueue.queue import FairQueue
-
-_PAGE = 500
 
 
 async def leftover_keys(queue: FairQueue[Any]) -> list[str]:
@@ -16,20 +13,7 @@ async def leftover_keys(queue: FairQueue[Any]) -> list[str]:
 
     Scans the keyspace: for tests, where the server is the test's own.
     """
-    root = queue.engine.calls.root
-    leftovers: list[str] = []
-    cursor: Any = "0"
-    while True:
-        cursor, page = await queue.engine.command(
-            "SCAN", cursor, "MATCH", escaped(root) + "*", "COUNT", _PAGE
-        )
-        for raw in page:
-            name = raw.decode("utf-8", "replace")[len(root) :]
-            kind = name.partition(":")[0]
-            if kind not in KEYS or kind not in REMAINS:
-                leftovers.append(name)
-        if cursor in (b"0", 0, "0"):
-            return sorted(leftovers)
+    return await auditor.leftover_keys(queue.engine)
 
 
 async def assert_whole(queue: FairQueue[Any]) -> None:
@@ -42,8 +26,3 @@ async def assert_whole(queue: FairQueue[Any]) -> None:
     if report.findings:
         named = (f"{finding.check} {finding.subject!r}: {finding.evidence}" for finding in report.findings)
         raise AssertionError("\n".join(named))
-    stats = await queue.stats()
-    if stats.ready + stats.delayed + stats.in_flight + stats.dead == 0:
-        leftovers = await leftover_keys(queue)
-        if leftovers:
-            raise AssertionError(f"CLEAN: no message is left, but these keys are: {leftovers}")

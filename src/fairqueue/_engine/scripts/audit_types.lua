@@ -4,7 +4,8 @@
 -- ROWS kind type rebuilt
 -- FLAGS allow-oom
 -- REPLY (kind, evidence) for each
-local stored = redis.pcall('HGET', k.settings, 'schema') -- the settings may be what is broken
+-- It must run although the settings themselves cannot be read; when they can, it refuses like all others.
+local stored = redis.pcall('HGET', k.settings, 'schema')
 if type(stored) == 'string' and stored ~= schema then
   return redis.error_reply('FQSCHEMA stored schema ' .. stored .. ', this client speaks ' .. schema)
 end

@@ -1,15 +1,14 @@
--- audit_counters: how many messages each tenant has where, against its counters; only in a namespace small enough
+-- recount: how many messages each tenant has where, against its counters; only in a namespace small enough
 -- to be counted in one script. A script that was cut may have left them behind.
--- ARGV schema now:int fix:int
+-- ARGV schema now:int fix:int most:int
 -- FLAGS allow-oom
 -- REPLY findings of (check, subject, evidence)
 -- @include begin
 -- @include names
 -- @include header
 
-local MOST = 2000
 local findings = {}
-if call('HLEN', k.head) > MOST or call('HLEN', k.present) > MOST then return findings end
+if call('HLEN', k.head) > most or call('HLEN', k.present) > most then return findings end
 
 local counted, sums = {}, { r = 0, d = 0, x = 0 }
 local heads = call('HGETALL', k.head)

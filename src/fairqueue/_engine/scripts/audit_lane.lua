@@ -1,0 +1,38 @@
+-- audit_lane: a page of the entries of a lane: each is a message that is ready in it, and in it alone.
+-- ARGV schema now:int cursor fix:int of
+-- FLAGS allow-oom
+-- REPLY next cursor, how many, findings of (check, subject, evidence)
+-- @include begin
+-- @include names
+-- @include header
+-- @include lease
+-- @include policy
+-- @include turns
+-- @include bell
+-- @include ring
+-- @include gates
+-- @include waiting
+-- @include counters
+-- @include slots
+-- @include places
+-- @include audit
+
+local page = try('ZSCAN', k.lane(of), cursor, 'COUNT', 200)
+if failed(page) then
+  found('KEEP', 'lane' .. US .. of, 'the lane key holds a ' .. call('TYPE', k.lane(of)).ok .. ', not a zset')
+  if fix == 1 then call('UNLINK', k.lane(of)) end
+  return { '0', 1, findings }
+end
+local entries = page[2]
+for i = 1, #entries, 2 do
+  local h = unpack_header(call('HGET', k.head, entries[i]))
+  if not h or h.state ~= 'r' or h.lane ~= of then
+    found('KEEP', entries[i], 'the lane lists a message that is not ready in it')
+    if fix == 1 then call('ZREM', k.lane(of), entries[i]) end
+  end
+end
+if fix == 1 then
+  lane_emptied(lane_of(of))
+  flush_moves()
+end
+return { page[1], #entries / 2, findings }
