@@ -23,7 +23,7 @@ async def sizes(queue: FairQueue[int]) -> dict[str, int]:
 
 
 async def test_thousands_of_tenants_come_and_go_and_leave_nothing(make_queue: MakeQueue) -> None:
-    """FAULTS P2: half complete, half fail and are purged."""
+    """Reported fault P2: half complete, half fail and are purged."""
     queue = await make_queue(
         limits=[Limit("tenant", default=1), Limit("org", default=50, key="org")], retry=RetryPolicy.none()
     )

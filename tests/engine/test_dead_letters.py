@@ -58,7 +58,7 @@ async def test_letters_are_listed_in_the_order_of_death_page_by_page(make_queue:
 
 
 async def test_none_is_ever_forgotten(make_queue: MakeQueue) -> None:
-    """FAULTS G1, where a cap of 10,000 dropped the oldest: there is no cap, and no page is the last by number."""
+    """Reported fault G1, where a cap of 10,000 dropped the oldest: there is no cap, and no page is the last by number."""
     queue = await mortal(make_queue)
     for batch in range(5):
         await bury(queue, "a", *(f"m{batch}.{n}" for n in range(1000)))
@@ -147,7 +147,7 @@ async def test_a_purge_of_one_leaves_the_others(make_queue: MakeQueue) -> None:
 
 
 async def test_a_purge_of_all_takes_one_tenant_s_letters_only(make_queue: MakeQueue) -> None:
-    """FAULTS N2: the tenant called * is one tenant."""
+    """Reported fault N2: the tenant called * is one tenant."""
     queue = await mortal(make_queue)
     for tenant in ("*", "a", "b"):
         await bury(queue, tenant, "m1", "m2")
@@ -196,7 +196,7 @@ async def test_a_redrive_into_a_broken_lane_is_kept_and_tried_again(
 async def test_an_undecodable_payload_goes_to_the_dead_letters_with_its_bytes_and_the_others_run(
     make_queue: MakeQueue, body: bytes
 ) -> None:
-    """FAULTS G3."""
+    """Reported fault G3."""
     queue = await make_queue(limits=[Limit("tenant", default=3)])
     await put(queue, "a", "m1", "m2", "m3")
     await faults.overwrite(queue, "body", "a", "m2", body)

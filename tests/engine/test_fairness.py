@@ -43,7 +43,7 @@ async def test_equal_shares_whatever_the_number_of_queues_and_messages(
 
 @pytest.mark.parametrize("batch", [1, 10])
 async def test_one_tenant_with_5000_queues_against_ten_with_one(make_queue: MakeQueue, batch: int) -> None:
-    """FAULTS C2: in the first 500 each of the eleven has its equal share."""
+    """Reported fault C2: in the first 500 each of the eleven has its equal share."""
     queue = await make_queue()
     await queue.enqueue_many(messages("A", 5000, queues=5000))
     others = [chr(ord("B") + n) for n in range(10)]
@@ -117,7 +117,7 @@ async def test_a_noisy_neighbour_delays_the_small_ones_by_their_own_share_only(m
 
 @pytest.mark.parametrize("batch", [1, 10])
 async def test_being_older_is_no_advantage(make_queue: MakeQueue, batch: int) -> None:
-    """FAULTS C2b."""
+    """Reported fault C2b."""
     queue = await make_queue()
     await queue.enqueue_many(messages("old", 3000))
     for tenant in ("b", "c", "d"):

@@ -58,7 +58,7 @@ async def next_claim_of_a_free_one(queue: FairQueue[Any]) -> int:
 async def test_5000_tenants_at_their_own_limit_cost_the_next_claim_nothing(
     make_queue: MakeQueue, namespace: str
 ) -> None:
-    """FAULTS C1."""
+    """Reported fault C1."""
     few = await next_claim_of_a_free_one(await at_their_own_limit(make_queue, f"{namespace}.few", FEW))
     many = await next_claim_of_a_free_one(await at_their_own_limit(make_queue, f"{namespace}.many", MANY))
     assert many == few < 60
@@ -109,7 +109,7 @@ async def test_the_cost_of_a_claim_does_not_grow_with_the_tenants_that_have_work
 
 
 async def test_an_idle_look_at_5000_full_tenants_is_cheap(make_queue: MakeQueue, namespace: str) -> None:
-    """FAULTS P3: when everybody is full a claim costs a handful of commands, not a walk."""
+    """Reported fault P3: when everybody is full a claim costs a handful of commands, not a walk."""
     queue = await at_their_own_limit(make_queue, namespace, MANY)
     cost, leases = await commands_of_a_claim(queue)
     assert leases == []

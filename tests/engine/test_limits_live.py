@@ -17,7 +17,7 @@ def many(count: int) -> list[str]:
 
 
 async def test_raised_by_another_client_as_many_more_are_claimable_at_once(make_queue: MakeQueue) -> None:
-    """FAULTS M3: limit 1 with one running and ten waiting; another sets 5: four more, with no completion needed."""
+    """Reported fault M3: limit 1 with one running and ten waiting; another sets 5: four more, with no completion needed."""
     queue, other = await make_queue(limits=[Limit("tenant", default=1)]), await make_queue()
     await put(queue, "a", *many(11))
     await one(queue)
@@ -38,7 +38,7 @@ async def test_raised_at_a_shared_group_wakes_as_many_tenants(make_queue: MakeQu
 
 
 async def test_lowered_below_what_runs_starts_nothing_until_fewer_run(make_queue: MakeQueue) -> None:
-    """FAULTS M3: 5 running, set 2: nobody is killed, free reads 0, and it goes on by itself."""
+    """Reported fault M3: 5 running, set 2: nobody is killed, free reads 0, and it goes on by itself."""
     queue = await make_queue(limits=[Limit("tenant", default=5)])
     await put(queue, "a", *many(10))
     leases = await queue.claim(5)
@@ -55,7 +55,7 @@ async def test_lowered_below_what_runs_starts_nothing_until_fewer_run(make_queue
 
 
 async def test_zero_stops_it_and_others_go_on(make_queue: MakeQueue) -> None:
-    """FAULTS M1: 0 is neither "not set" nor "no limit"."""
+    """Reported fault M1: 0 is neither "not set" nor "no limit"."""
     queue = await make_queue(limits=[Limit("tenant", default=5)])
     await queue.limits.set("tenant", "T", 0)
     await put(queue, "T", *many(5))

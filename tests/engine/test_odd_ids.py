@@ -1,4 +1,4 @@
-"""Odd ids: any text is an ordinary name, through every transition, without crosstalk (FAULTS N1 and N2)."""
+"""Odd ids: any text is an ordinary name, through every transition, without crosstalk (reported faults N1 and N2)."""
 
 from __future__ import annotations
 

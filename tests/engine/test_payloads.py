@@ -1,4 +1,4 @@
-"""Payloads: the same bytes in every state and through every transition; scripts never look inside (FAULTS N3, N4)."""
+"""Payloads: the same bytes in every state and through every transition; scripts never look inside (reported faults N3, N4)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ async def test_nothing_expired_nothing_reclaimed(make_queue: MakeQueue, clock: M
 
 
 async def test_a_fresh_process_frees_the_slots_and_drains(make_queue: MakeQueue, clock: ManualClock) -> None:
-    """FAULTS A1, with two groups."""
+    """Reported fault A1, with two groups."""
     queue = await make_queue(limits=[Limit("tenant", default=2), Limit("org", default=2, key="org")])
     await put(queue, "a", *(f"m{n}" for n in range(6)), metadata={"org": "x"})
     await queue.claim(2)
@@ -81,7 +81,7 @@ async def test_two_reclaims_at_once_take_each_back_once(make_queue: MakeQueue, c
 async def test_between_listing_and_putting_back_nothing_can_change(
     make_queue: MakeQueue, clock: ManualClock
 ) -> None:
-    """FAULTS D3 cannot happen: each is one script. What was completed, extended or claimed anew is not taken back."""
+    """Reported fault D3 cannot happen: each is one script. What was completed, extended or claimed anew is not taken back."""
     queue = await make_queue(limits=[Limit("tenant", default=9)])
     await put(queue, "a", "done", "kept", "again")
     done, kept, _ = await queue.claim(3)

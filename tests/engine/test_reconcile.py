@@ -80,7 +80,7 @@ async def test_missing_slots_come_back(make_queue: MakeQueue) -> None:
 
 
 async def test_a_deleted_slot_key_comes_back_whole(make_queue: MakeQueue) -> None:
-    """FAULTS R3: DEL the slots of a tenant with 3 in flight."""
+    """Reported fault R3: DEL the slots of a tenant with 3 in flight."""
     queue = await make_queue(limits=[Limit("tenant", default=3)])
     await put(queue, "a", *(f"m{n}" for n in range(5)))
     await queue.claim(3)
@@ -155,7 +155,7 @@ async def test_with_an_interval_of_0_nothing_is_reconciled_by_itself(
 async def test_leaks_of_odd_names_are_healed_and_a_neighbour_namespace_is_untouched(
     make_queue: MakeQueue, server: str, namespace: str
 ) -> None:
-    """FAULTS N2."""
+    """Reported fault N2."""
     queue = await make_queue(limits=[Limit("tenant", default=1)])
     neighbour = await make_queue(limits=[Limit("tenant", default=1)], name=namespace + "z")
     tenants = ["*", "acme?", "[x]", "a\\b", "{}", "a:b"]

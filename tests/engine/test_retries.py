@@ -215,7 +215,7 @@ async def test_a_process_without_a_policy_uses_the_stored_budget(make_queue: Mak
 
 
 async def test_retries_free_the_slot_so_that_others_run(make_queue: MakeQueue, clock: ManualClock) -> None:
-    """FAULTS A3: 20 messages at limit 2, each fails twice, then succeeds."""
+    """Reported fault A3: 20 messages at limit 2, each fails twice, then succeeds."""
     queue = await make_queue(limits=[Limit("tenant", default=2)], retry=RetryPolicy.fixed(2))
     await put(queue, "a", *(f"m{n}" for n in range(20)))
     starts = 0

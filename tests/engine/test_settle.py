@@ -136,7 +136,7 @@ async def test_more_leases_than_one_call_holds_are_settled(make_queue: MakeQueue
 async def test_only_the_newest_lease_may_extend_or_settle(
     make_queue: MakeQueue, clock: ManualClock, method: str
 ) -> None:
-    """FAULTS D4 and B1: the frozen worker comes back while another runs the message."""
+    """Reported fault D4 and B1: the frozen worker comes back while another runs the message."""
     queue = await make_queue(limits=[Limit("tenant", default=1)])
     await put(queue, "a", "m", "next")
     stale = await one(queue)

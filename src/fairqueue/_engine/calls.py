@@ -294,7 +294,7 @@ class Calls:
         return self._call("tenant_state", list, tenant=tenant)
 
     def totals(self) -> Call[list[Any]]:
-        """Counters of the namespace, messages in flight, delayed, present."""
+        """Counters of the namespace, messages present, pools with ready work, now."""
         return self._call("totals", list)
 
     def lanes(self, tenant: str) -> Call[list[Any]]:

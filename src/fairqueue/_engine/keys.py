@@ -34,7 +34,11 @@ KEYS: dict[str, Key] = {
     "settings": Key(
         "hash", "schema, scheduler, limit declarations, retry defaults, last change", "configure"
     ),
-    "counters": Key("hash", "seq (order of acceptance), claims (for tokens)", "enqueue, claim, redrive"),
+    "counters": Key(
+        "hash",
+        "seq (order of acceptance), claims (for tokens), dead (order of death)",
+        "enqueue, claim, settle, redrive",
+    ),
     "head": Key("hash", "mid -> packed header: the one truth about where a message is", "every transition"),
     "body": Key("hash", "mid -> metadata and payload bytes, never unpacked by a script", "enqueue, settle"),
     "leases": Key(

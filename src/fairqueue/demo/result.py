@@ -58,9 +58,9 @@ class QueueFacts:
     reclaimed: int
     """Deliveries taken back because their lease expired; their slots were freed in the same step."""
     healed: int
-    """Slots that only the reconciler freed."""
+    """Leaked slots that reconcile freed, and slots, deadlines and records that it gave back."""
     freed_late: int
-    """Slots that a settle freed although its own lease record was gone."""
+    """Slots that could not be freed by their message's own transition."""
     held: int
     """Slots still held, all limit groups together."""
     findings: tuple[str, ...]

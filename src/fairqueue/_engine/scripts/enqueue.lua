@@ -15,8 +15,6 @@
 -- @include counters
 -- @include replay
 
-local RETRY_LANE_MS = 10000
-
 local answered = recorded()
 if answered then
   local reply = {}

@@ -2,19 +2,7 @@
 -- ARGV schema now:int limit:int
 -- FLAGS allow-oom
 -- REPLY how many were looked at
--- @include begin
--- @include names
--- @include header
--- @include lease
--- @include policy
--- @include turns
--- @include bell
--- @include ring
--- @include gates
--- @include waiting
--- @include counters
--- @include slots
--- @include places
+-- @include transition
 -- @include promote_due
 
 local promoted = promote_due(limit)

@@ -4,19 +4,7 @@
 -- ARGV schema now:int limit:int
 -- FLAGS allow-oom
 -- REPLY how many were looked at, mids put back, mids that died
--- @include begin
--- @include names
--- @include header
--- @include lease
--- @include policy
--- @include turns
--- @include bell
--- @include ring
--- @include gates
--- @include waiting
--- @include counters
--- @include slots
--- @include places
+-- @include transition
 
 most_wakes = 1000
 

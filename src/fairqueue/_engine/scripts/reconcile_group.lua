@@ -5,19 +5,7 @@
 -- FLAGS allow-oom
 -- REPLY next cursor ('0' at the end, 'w' while there are waiters to wake), 1 when the group is closed, slots looked at,
 -- mids that were freed
--- @include begin
--- @include names
--- @include header
--- @include lease
--- @include policy
--- @include turns
--- @include bell
--- @include ring
--- @include gates
--- @include waiting
--- @include counters
--- @include slots
--- @include places
+-- @include transition
 
 if not held_in(group) then
   call('UNLINK', k.slots(group))

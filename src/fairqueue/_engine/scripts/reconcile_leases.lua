@@ -3,19 +3,7 @@
 -- ARGV schema now:int cursor visibility:int
 -- FLAGS allow-oom
 -- REPLY next cursor, how many leases were looked at, what was given back as (mid, group or 'deadline' or 'lease')
--- @include begin
--- @include names
--- @include header
--- @include lease
--- @include policy
--- @include turns
--- @include bell
--- @include ring
--- @include gates
--- @include waiting
--- @include counters
--- @include slots
--- @include places
+-- @include transition
 
 local page = call('HSCAN', k.leases, cursor, 'COUNT', 100)
 local entries, restored = page[2], {}

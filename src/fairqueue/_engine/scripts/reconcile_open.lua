@@ -3,19 +3,7 @@
 -- ARGV schema now:int group
 -- FLAGS allow-oom
 -- REPLY 1 if waiters are left for whom there is room (call again)
--- @include begin
--- @include names
--- @include header
--- @include lease
--- @include policy
--- @include turns
--- @include bell
--- @include ring
--- @include gates
--- @include waiting
--- @include counters
--- @include slots
--- @include places
+-- @include transition
 
 call('HDEL', k.dirty, group)
 any_dirty = false

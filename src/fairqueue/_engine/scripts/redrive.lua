@@ -2,19 +2,7 @@
 -- ARGV schema now:int tenant
 -- ROWS id
 -- REPLY how many
--- @include begin
--- @include names
--- @include header
--- @include lease
--- @include policy
--- @include turns
--- @include bell
--- @include ring
--- @include gates
--- @include waiting
--- @include counters
--- @include slots
--- @include places
+-- @include transition
 
 local mids = {}
 for at = ROWS_AT, #ARGV do mids[#mids + 1] = tenant .. US .. ARGV[at] end

@@ -2,19 +2,7 @@
 -- Whoever waits and fits now is woken.
 -- ARGV schema now:int group value
 -- REPLY 1 if waiters are left for whom there is room (call again)
--- @include begin
--- @include names
--- @include header
--- @include lease
--- @include policy
--- @include turns
--- @include bell
--- @include ring
--- @include gates
--- @include waiting
--- @include counters
--- @include slots
--- @include places
+-- @include transition
 
 if value == '' then call('HDEL', k.limits, group) else call('HSET', k.limits, group, value) end
 wake(group)

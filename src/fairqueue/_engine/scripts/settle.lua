@@ -5,19 +5,7 @@
 -- ROWS mid token action delay reason text
 -- FLAGS allow-oom
 -- REPLY an outcome for each row
--- @include begin
--- @include names
--- @include header
--- @include lease
--- @include policy
--- @include turns
--- @include bell
--- @include ring
--- @include gates
--- @include waiting
--- @include counters
--- @include slots
--- @include places
+-- @include transition
 -- @include replay
 
 most_wakes = 1000

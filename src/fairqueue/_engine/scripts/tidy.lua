@@ -3,19 +3,7 @@
 -- ARGV schema now:int cursor
 -- FLAGS allow-oom
 -- REPLY next cursor ('0' at the end), lanes that take turns again
--- @include begin
--- @include names
--- @include header
--- @include lease
--- @include policy
--- @include turns
--- @include bell
--- @include ring
--- @include gates
--- @include waiting
--- @include counters
--- @include slots
--- @include places
+-- @include transition
 
 local KINDS = { 's', 'v', 'd' }
 local resumed = {}

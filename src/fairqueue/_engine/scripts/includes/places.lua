@@ -1,6 +1,4 @@
 -- The places a message can be put, each written before the old one is left; the header says which one is true.
-local RETRY_LANE_MS = 10000
-
 local function put_header(mid, h) call('HSET', k.head, mid, pack_header(h)) end
 
 local function make_delayed(mid, h, due)

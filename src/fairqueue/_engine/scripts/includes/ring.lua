@@ -1,6 +1,8 @@
 -- Which lanes and tenants are claimable: a lane with ready messages is in its tenant's ring or parked at a full
 -- group; a tenant with claimable lanes is in its pool's ring.
 
+local RETRY_LANE_MS = 10000 -- until a message is tried again whose lane could not be written
+
 -- Rings are entered from the outside in, before the lane is written: what a cut leaves is then met, and taken out,
 -- by a claim that finds nothing there.
 local function enter_tenant(lane, seq)
