@@ -170,11 +170,15 @@ class Calls:
     def promote(self, limit: int) -> Call[int]:
         return self._call("promote", int, limit=limit)
 
-    def reclaim(self, limit: int) -> Call[tuple[int, list[tuple[str, str]], list[tuple[str, str]]]]:
+    def reclaim(
+        self, limit: int, uptime: float = 0
+    ) -> Call[tuple[int, list[tuple[str, str]], list[tuple[str, str]]]]:
+        """``uptime``: seconds the server must have run for; before, it judges nothing."""
+
         def decode(raw: list[Any]) -> tuple[int, list[tuple[str, str]], list[tuple[str, str]]]:
             return raw[0], _identities(raw[1]), _identities(raw[2])
 
-        return self._call("reclaim", decode, limit=limit)
+        return self._call("reclaim", decode, limit=limit, uptime=uptime)
 
     def reconcile_group(self, group: str, cursor: str) -> Call[tuple[str, bool, int, list[tuple[str, str]]]]:
         def decode(raw: list[Any]) -> tuple[str, bool, int, list[tuple[str, str]]]:

@@ -78,10 +78,8 @@ class Maintenance:
             self._uncertain_until = lost_at + self._extend_interval
         if time.monotonic() < self._uncertain_until:
             return
-        info = await self._engine.connection.command("INFO", "server", patience=0)
-        if float(info.get("uptime_in_seconds", self._extend_interval)) < self._extend_interval:
-            return  # the server has just started: it was away, whether this client noticed or not
-        report = await reclaim(self._engine, patience=0)
+        # A server that has just started was away, whether this client noticed or not: it asks for its uptime too.
+        report = await reclaim(self._engine, patience=0, uptime=self._extend_interval)
         for tenant, id_ in report.reclaimed:
             _log.warning("the lease of message %r of tenant %r expired: it is ready again", id_, tenant)
         for tenant, id_ in report.dead:

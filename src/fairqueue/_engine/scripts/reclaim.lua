@@ -1,7 +1,8 @@
 -- reclaim: every expired lease goes back to its old place at once, or, after too many crashes, to the dead
 -- letters. The slots are freed in the same step, by what the lease lists: a process that never saw the
--- message can do it.
--- ARGV schema now:int limit:int
+-- message can do it. With `uptime` (seconds) nothing is judged by a server that has run for less: it was away, and
+-- the handlers that went on meanwhile have not had the time to extend their leases.
+-- ARGV schema now:int limit:int uptime:int
 -- FLAGS allow-oom
 -- REPLY how many were looked at, mids put back, mids that died
 -- @include transition
@@ -9,6 +10,10 @@
 most_wakes = 1000
 
 local expired = call('ZRANGEBYSCORE', k.deadlines, '-inf', int(now), 'LIMIT', 0, limit)
+if #expired > 0 and uptime > 0 then
+  local running = string.match(call('INFO', 'server'), 'uptime_in_seconds:(%d+)')
+  if running and tonumber(running) < uptime then return { 0, {}, {} } end
+end
 local lease_texts, head_texts = get_many(k.leases, expired), get_many(k.head, expired)
 local reclaimed, dead = {}, {}
 
