@@ -139,19 +139,6 @@ async def test_waiters_at_a_group_with_room_that_nobody_woke_are_woken(make_queu
 
 
 @pytest.mark.leaves_findings
-async def test_with_an_interval_of_0_nothing_is_reconciled_by_itself(
-    make_queue: MakeQueue, clock: ManualClock
-) -> None:
-    queue = await make_queue(limits=[Limit("tenant", default=1)], reconcile_interval=0)
-    await faults.leak_slot(queue, "tenant", "a", "ghost")
-    await put(queue, "a", "m")
-    for _ in range(5):
-        clock.advance(3600)
-        assert await claimed(queue) == []
-        await queue.reclaim()
-    assert await held(queue, "tenant", "a") == 1
-
-
 async def test_leaks_of_odd_names_are_healed_and_a_neighbour_namespace_is_untouched(
     make_queue: MakeQueue, server: str, namespace: str
 ) -> None:
