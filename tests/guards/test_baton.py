@@ -231,7 +231,12 @@ async def test_an_empty_waiting_lane_is_passed_over(make_queue: MakeQueue) -> No
 @guard(
     "baton",
     "a tenant that waits with several lanes keeps its place for the others when one is woken",
-    without("keeping it", WAITING, "if call('EXISTS', waiting) == 0 then", "if true then"),
+    without(
+        "keeping it",
+        WAITING,
+        "if call('EXISTS', waiting_key(lane.pool, group, lane.tenant)) == 0 then",
+        "if true then",
+    ),
 )
 async def test_all_lanes_of_a_waiting_tenant_are_woken(make_queue: MakeQueue) -> None:
     queue, lease = await busy(make_queue)
