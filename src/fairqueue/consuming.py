@@ -62,6 +62,7 @@ class Consumer(Generic[P]):
         self._open: dict[int, _Batch] = {}  # id(lease) -> the settle call it is in, until that is answered
         self._tasks: set[asyncio.Task[Any]] = set()
         self._unanswered: ClaimOptions | None = None  # of the last claim that was not answered
+        self._giving_back = False
         self._mending: set[str] = set()  # groups under repair beside the claims that found them
         self.next_due_ms: int | None = None
         engine.forget_parent = self._forget_parent
@@ -163,19 +164,26 @@ class Consumer(Generic[P]):
     async def _claim_round(self, options: ClaimOptions, batch: _Batch | None) -> Claimed:
         await self._engine.connect()
         streams = self._engine.claim_streams
-        stream = streams.take()
+        stream = streams.take(options.pools)
         call = self._engine.calls.claim(
             stream, options.n, options.visibility_ms, options.consumer, options.pools
         )
         try:
             answer = await self._send_together(call, batch)
         except BaseException:
-            streams.unanswered(stream, options.n)
+            streams.unanswered(stream, options.n, options.pools)
             self._unanswered = options
             raise
         streams.answered(stream, options.n, len(answer.messages))
+        if (owing := streams.owing) and owing.pools != options.pools and not self._giving_back:
+            # the server answers again; nobody may claim on those pools for long
+            self._giving_back = True
+            self._start(self._give_back_owed(options)).add_done_callback(self._gave_back)
         self.next_due_ms = answer.next_due_ms
         return answer
+
+    def _gave_back(self, _task: asyncio.Task[None]) -> None:
+        self._giving_back = False
 
     async def _send_together(self, claim: Call[Claimed], batch: _Batch | None) -> Claimed:
         if batch is None:
@@ -325,15 +333,15 @@ class Consumer(Generic[P]):
             done, _ = await asyncio.wait(set(self._tasks), timeout=2.0)
             if not done:
                 break
-        if self._unanswered is not None and self._engine.claim_streams.owed:
+        if self._unanswered is not None:
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(_CLOSE_SECONDS):
                     await self._give_back_owed(self._unanswered)
 
     async def _give_back_owed(self, options: ClaimOptions) -> None:
         """Repeats the claims that were not answered, and releases what they had taken."""
-        while owed := self._engine.claim_streams.owed:
-            leases = await self.claim_now(options.of(owed))
+        while stream := self._engine.claim_streams.owing:
+            leases = await self.claim_now(replace(options, n=stream.owed, pools=stream.pools))
             await self.settle([(lease, Settlement("release")) for lease in leases])
 
 

@@ -83,9 +83,8 @@ class DeadLetters:
             MessageNotFoundError: an id was given and is no dead letter.
         """
         if id is not None:
-            purged = await self._engine.run(
-                self._engine.calls.purge_dead(self._checked(tenant), [identifier("id", id)])
-            )
+            purge = self._engine.calls.purge_dead
+            purged = await self._replayed(purge, self._checked(tenant), [identifier("id", id)])
             if not purged:
                 raise MessageNotFoundError(f"tenant {tenant!r} has no dead letter {id!r}")
             return purged
@@ -109,7 +108,16 @@ class DeadLetters:
     async def _in_pages(self, build: Any, tenant: str, ids: builtins.list[str]) -> int:
         done = 0
         for start in range(0, len(ids), _PAGE):
-            done += await self._engine.run(build(tenant, ids[start : start + _PAGE]))
+            done += await self._replayed(build, tenant, ids[start : start + _PAGE])
+        return done
+
+    async def _replayed(self, build: Any, tenant: str, ids: builtins.list[str]) -> int:
+        """One call, recognised when it is repeated after a lost reply: it answers what it did the first time."""
+        await self._engine.connect()
+        streams = self._engine.settle_streams
+        stream = streams.take()
+        done: int = await self._engine.run(build(stream, tenant, ids))
+        streams.answered(stream)
         return done
 
     async def _pages(self, tenant: str) -> AsyncIterator[builtins.list[str]]:

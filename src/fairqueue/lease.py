@@ -29,6 +29,15 @@ def from_ms(milliseconds: float) -> datetime:
     return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
+def described(error: BaseException) -> str:
+    """An exception's type and text; one whose text cannot be made must not keep its message in flight."""
+    try:
+        text = str(error)
+    except Exception as broken:  # noqa: BLE001 - whatever a user's __str__ raises
+        text = f"<its text raised {type(broken).__name__}>"
+    return f"{type(error).__name__}: {text}"
+
+
 @dataclass(slots=True)
 class Settlement:
     """What was asked for a lease, and what came of it; None while nobody knows yet."""
@@ -143,7 +152,7 @@ class Lease(Generic[P]):
     def failure(self, error: BaseException | str | None, delay_ms: int | None = None) -> Settlement:
         """The settlement of a failed attempt; the retry policy gives the delay unless one is given."""
         exception = error if isinstance(error, BaseException) else None
-        text = f"{type(error).__name__}: {error}" if exception else str(error or "")
+        text = described(exception) if exception else str(error or "")
         if delay_ms is None:
             delay_ms = self._desk.retry_delay_ms(self.message.attempt, exception)
         return Settlement("fail", delay_ms, text=text)

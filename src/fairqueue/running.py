@@ -13,7 +13,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from fairqueue.lease import Lease, Settlement
+from fairqueue.lease import Lease, Settlement, described
 from fairqueue.message import Message
 from fairqueue.outcomes import DeadLetterNow, Release, Retry
 
@@ -135,15 +135,14 @@ class Runner:
 
     def _failed(self, lease: Lease[Any], error: BaseException) -> Settlement:
         message = lease.message
-        if isinstance(error, TimeoutError) and self._timeout is not None and not str(error):
+        if isinstance(error, TimeoutError) and self._timeout is not None and not error.args:
             error = TimeoutError(f"the handler took longer than {self._timeout:g} s")
         _log.warning(
-            "handler failed for message %r of tenant %r (attempt %d): %s: %s",
+            "handler failed for message %r of tenant %r (attempt %d): %s",
             message.id,
             message.tenant,
             message.attempt,
-            type(error).__name__,
-            error,
+            described(error),
             exc_info=error,
             extra={"tenant": message.tenant, "message_id": message.id, "attempt": message.attempt},
         )

@@ -96,6 +96,9 @@ class Worker(Generic[P]):
         self._maintenance = Maintenance(self._engine)
         self._running: dict[asyncio.Task[None], Lease[P]] = {}
         self._finished: list[tuple[Lease[Any], Settlement]] = []
+        self._called_off: set[asyncio.Task[None]] = (
+            set()
+        )  # handlers we cancelled: lost leases, the end of grace
         self._stop = threading.Event()
         self._hurry = False  # stopped twice: no grace
         self._changed: asyncio.Event | None = None
@@ -283,20 +286,28 @@ class Worker(Generic[P]):
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         lease = self._running.pop(task)
-        if task.cancelled() and not lease.lost.is_set():
+        ours = task in self._called_off
+        self._called_off.discard(task)
+        if task.cancelled() and not ours:
+            # a cancel scope that leaks, say: released uncounted it would come back at once, for ever
+            self._finished.append((lease, lease.failure("the handler's task was cancelled from inside")))
+        elif task.cancelled() and not lease.lost.is_set():
             self._finished.append((lease, Settlement("release")))
-        elif (
-            not task.cancelled() and task.exception() is not None
-        ):  # BaseException from a handler: SystemExit, say
-            self._finished.append((lease, lease.failure(str(task.exception()))))
+        elif not task.cancelled() and (error := task.exception()) is not None:
+            self._finished.append((lease, lease.failure(error)))
         self._wake()
+
+    def _call_off(self, task: asyncio.Task[None]) -> None:
+        if not task.done():
+            self._called_off.add(task)
+            task.cancel()
 
     def _lease_lost(self, task: asyncio.Task[None]) -> None:
         """Called in the keeper's thread: somebody else has the message. A thread sees ``current_lease().lost``."""
         loop = self._loop
         if loop is not None and self._runner.is_async:
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(task.cancel)
+                loop.call_soon_threadsafe(self._call_off, task)
 
     # --- ending ----------------------------------------------------------------------------------------------
 
@@ -334,7 +345,7 @@ class Worker(Generic[P]):
                 )
         else:
             for task in leases:
-                task.cancel()
+                self._call_off(task)
         if leases:
             await asyncio.wait(leases, timeout=10)
             await asyncio.sleep(0)  # done callbacks: cancelled ones ask for their release

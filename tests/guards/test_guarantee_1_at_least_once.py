@@ -171,7 +171,7 @@ async def test_the_rest_of_a_lost_claim_comes_next(make_queue: MakeQueue) -> Non
     await engine.run(
         engine.calls.claim(stream, 4, 30_000, "lost", ("default",))
     )  # and nobody heard the answer
-    engine.claim_streams.unanswered(stream, 4)
+    engine.claim_streams.unanswered(stream, 4, ("default",))
     assert await claimed(queue, 3) == ["m0", "m1", "m2"]
     assert await claimed(queue, 3) == ["m3", "m4"]
 
@@ -187,7 +187,7 @@ async def test_repeated_leases_are_extended(make_queue: MakeQueue, clock: Manual
     engine = queue.engine
     stream = engine.claim_streams.take()
     await engine.run(engine.calls.claim(stream, 1, 30_000, "lost", ("default",)))
-    engine.claim_streams.unanswered(stream, 1)
+    engine.claim_streams.unanswered(stream, 1, ("default",))
     clock.advance(29)
     assert await claimed(queue) == ["m"]
     clock.advance(29)

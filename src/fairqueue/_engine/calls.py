@@ -32,13 +32,14 @@ class Call(Generic[T]):
 class Stream:
     """Where a replayable call comes from: the client's session, one of its streams, and the call's number.
 
-    ``owed``: leases that its calls may have taken without an answer.
+    ``owed``: leases that its calls may have taken without an answer, out of ``pools``.
     """
 
     session: str
     number: int
     callno: int
     owed: int = 0
+    pools: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,11 +274,17 @@ class Calls:
     def set_limit(self, group: str, value: int | str) -> Call[bool]:
         return self._call("set_limit", bool, group=group, value=value)
 
-    def redrive(self, tenant: str, ids: Sequence[str]) -> Call[int]:
-        return self._call("redrive", int, *((id_,) for id_ in ids), tenant=tenant)
+    def redrive(self, stream: Stream, tenant: str, ids: Sequence[str]) -> Call[int]:
+        return self._replayable("redrive", stream, tenant, ids)
 
-    def purge_dead(self, tenant: str, ids: Sequence[str]) -> Call[int]:
-        return self._call("purge_dead", int, *((id_,) for id_ in ids), tenant=tenant)
+    def purge_dead(self, stream: Stream, tenant: str, ids: Sequence[str]) -> Call[int]:
+        return self._replayable("purge_dead", stream, tenant, ids)
+
+    def _replayable(self, name: str, stream: Stream, tenant: str, ids: Sequence[str]) -> Call[int]:
+        return self._call(
+            name, int, *((id_,) for id_ in ids),
+            session=stream.session, stream=stream.number, callno=stream.callno, tenant=tenant,
+        )  # fmt: skip
 
     # --- reads -----------------------------------------------------------------------------------------------
 

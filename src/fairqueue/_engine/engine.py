@@ -158,8 +158,11 @@ class Engine:
                 ", ".join(settings.changed),
             )
         self._learn(settings)
-        if "limits" in settings.changed:
+        if settings.stored.get(
+            "to_wake"
+        ):  # set with new defaults; its client may have died before it did this
             await self._wake_after_new_defaults()
+            await self.connection.command("HDEL", key(self.calls.root, "settings"), "to_wake")
 
     async def _stored_already(self, declared: dict[str, str]) -> Settings:
         """A full server takes no settings; who needs none stored can work, or the backlog would never drain."""

@@ -11,8 +11,8 @@ from .calls import Stream
 class StreamPool:
     """Streams of replayable calls: one for each call under way, reused when it has been answered.
 
-    A stream whose last call may or may not have been done keeps its number and is taken before all others, so the
-    next claim repeats that call.
+    A stream whose last call may or may not have been done keeps its number and is taken before all others by the next
+    claim on the same pools, which so repeats that call. A claim on other pools must not get what it took.
     """
 
     session: str
@@ -21,13 +21,15 @@ class StreamPool:
     _made: int = 0
 
     @property
-    def owed(self) -> int:
-        """Leases that the next call may be given because an earlier answer was lost; 0: none."""
-        return self._owing[0].owed if self._owing else 0
+    def owing(self) -> Stream | None:
+        """The oldest stream whose leases may have been taken without an answer."""
+        return self._owing[0] if self._owing else None
 
-    def take(self) -> Stream:
-        if self._owing:
-            return self._owing.pop(0)
+    def take(self, pools: tuple[str, ...] = ()) -> Stream:
+        for stream in self._owing:
+            if stream.pools == pools:
+                self._owing.remove(stream)
+                return stream
         if self._free:
             return self._free.pop()
         self._made += 1
@@ -39,5 +41,5 @@ class StreamPool:
         following = replace(stream, callno=stream.callno + 1, owed=max(0, left))
         (self._owing if following.owed else self._free).append(following)
 
-    def unanswered(self, stream: Stream, asked: int) -> None:
-        self._owing.append(replace(stream, owed=max(stream.owed, asked)))
+    def unanswered(self, stream: Stream, asked: int, pools: tuple[str, ...]) -> None:
+        self._owing.append(replace(stream, owed=max(stream.owed, asked), pools=pools))

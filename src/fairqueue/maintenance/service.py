@@ -30,6 +30,7 @@ class Maintenance:
         self._owner = secrets.token_hex(8)
         self._tasks: list[asyncio.Task[None]] = []
         self._uncertain_until = 0.0
+        self._held_back = False
 
     async def start(self) -> None:
         """Starts the loops whose interval is not 0; a second start does nothing."""
@@ -61,7 +62,7 @@ class Maintenance:
         while True:
             asked = time.monotonic()
             await asyncio.sleep(pause)
-            if time.monotonic() - asked > pause + _LATE:
+            if name == "reclaim" and time.monotonic() - asked > pause + _LATE:
                 self._hold_back()
             try:
                 await duty()
@@ -78,6 +79,7 @@ class Maintenance:
             self._uncertain_until = lost_at + self._extend_interval
         if time.monotonic() < self._uncertain_until:
             return
+        self._held_back = False
         # A server that has just started was away, whether this client noticed or not: it asks for its uptime too.
         report = await reclaim(self._engine, patience=0, uptime=self._extend_interval)
         for tenant, id_ in report.reclaimed:
@@ -90,6 +92,10 @@ class Maintenance:
         return self._engine.options.visibility_ms / 1000 / 2  # twice the time between two extends of a lease
 
     def _hold_back(self) -> None:
+        """Once until the next pass: handlers that hold up this loop again and again must not stop reclaim for good."""
+        if self._held_back:
+            return
+        self._held_back = True
         self._uncertain_until = time.monotonic() + self._extend_interval
 
     async def _reconcile(self) -> None:

@@ -41,9 +41,8 @@ function checks.f(mid, h)
     -- before reconcile takes its slots for ghosts: whoever runs it still does
     call('HSET', k.leases, mid, pack_lease(lease_of_header(h, '')))
   end
-  if call('ZSCORE', k.deadlines, mid) then return end
-  found('OWNER', mid, 'the message is in flight but has no deadline')
-  if fix == 1 then call('ZADD', k.deadlines, int(now), mid) end -- reclaim takes it from here
+  -- reconcile gives it a whole visibility timeout: whoever runs it is not to be doubled
+  if not call('ZSCORE', k.deadlines, mid) then found('OWNER', mid, 'the message is in flight but has no deadline') end
 end
 
 function checks.x(mid)

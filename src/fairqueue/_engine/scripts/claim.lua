@@ -14,7 +14,6 @@
 -- @include claim_take
 
 local PROMOTE = 200
-most_wakes = 1000
 local given, rest, repeated = replay_claim()
 local again = 0
 

@@ -43,7 +43,11 @@ declare('retry', retry, '')
 declare('max_attempts', max_attempts, '12')
 declare('max_crashes', max_crashes, '5')
 declare('dead_letters', dead_letters, '1')
-if declare('limits', limits, '[]') and limits ~= '' then replace_defaults() end
+if declare('limits', limits, '[]') and limits ~= '' then
+  replace_defaults()
+  -- whoever waits and fits now is to be woken; it stays on record until a client has done so
+  if not first_time then call('HSET', k.settings, 'to_wake', '1') end
+end
 if #changed > 0 then
   call('HSET', k.settings, 'changed', table.concat(changed, ','), 'changed_by', by,
     'changed_at', string.format('%.0f', now))

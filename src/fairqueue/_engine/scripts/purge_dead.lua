@@ -1,9 +1,13 @@
 -- purge_dead: dead letters are gone for good.
--- ARGV schema now:int tenant
+-- ARGV schema now:int session stream callno tenant
 -- ROWS id
 -- FLAGS allow-oom
 -- REPLY how many
 -- @include transition
+-- @include replay
+
+local answered = recorded()
+if answered then return tonumber(answered) end
 
 local mids = {}
 for at = ROWS_AT, #ARGV do mids[#mids + 1] = tenant .. US .. ARGV[at] end
@@ -22,4 +26,5 @@ for i, mid in ipairs(mids) do
   end
 end
 flush_moves()
+record(purged, REPLAY_MS)
 return purged

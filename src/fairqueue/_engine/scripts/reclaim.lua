@@ -7,8 +7,6 @@
 -- REPLY how many were looked at, mids put back, mids that died
 -- @include transition
 
-most_wakes = 1000
-
 local expired = call('ZRANGEBYSCORE', k.deadlines, '-inf', int(now), 'LIMIT', 0, limit)
 if #expired > 0 and uptime > 0 then
   local running = string.match(call('INFO', 'server'), 'uptime_in_seconds:(%d+)')

@@ -8,8 +8,6 @@
 -- @include transition
 -- @include replay
 
-most_wakes = 1000
-
 local answered = recorded()
 if answered then
   local outcomes = {}

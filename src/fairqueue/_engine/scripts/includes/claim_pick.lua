@@ -1,29 +1,40 @@
 -- Choosing. Tenants take turns in the pool, lanes take turns in their tenant; only tags are written meanwhile.
-local MAX_PARKS, MAX_STALE = 200, 1000
+local MAX_PARKS, MAX_STALE, MAX_BARRED = 200, 1000, 200
 local FEW, MORE = 2, 16 -- most lanes are asked for one message and whether there is another
-local parks, stale = 0, 0
+local parks, stale, barred = 0, 0, 0 -- barred: lanes met at groups that must be reconciled first
 local picks, taken = {}, {}
 local aside, touched, batons = {}, {}, {} -- passed over until the end of this script; lanes to look at then; to wake
 local drops = {} -- lane -> index entries without a ready message
 
 local function exhausted() return parks >= MAX_PARKS or stale >= MAX_STALE end
 
--- The smallest tag in a scope that was not passed over. Those passed over stay in the ring.
+-- Who is barred stays in the ring, in front of the others; the caller reconciles before it looks again.
+local function must_stop() return exhausted() or barred >= MAX_BARRED end
+
+-- The smallest tag in a scope that was not passed over. Those passed over stay in the ring, so one more than they are
+-- is enough to look at.
 local function first_in(scope)
   local member, tag = first(scope)
-  if not member or not next(aside) or not aside[scope .. US .. member] then return member, tag end
-  local size = 2
-  while true do
-    local top = call('ZRANGE', k.ring(scope), 0, size - 1, 'WITHSCORES')
-    for i = 1, #top, 2 do
-      if not aside[scope .. US .. top[i]] then return top[i], tonumber(top[i + 1]) end
-    end
-    if #top < size * 2 then return nil end
-    size = size * 4
+  local passed = aside[scope]
+  if not member or not passed or not passed[member] then return member, tag end
+  local top = call('ZRANGE', k.ring(scope), 0, passed[1], 'WITHSCORES')
+  for i = 1, #top, 2 do
+    if not passed[top[i]] then return top[i], tonumber(top[i + 1]) end
   end
 end
 
-local function pass_over(scope, member) aside[scope .. US .. member] = true end
+-- [1] is how many were passed over in the scope; members are texts.
+local function pass_over(scope, member)
+  local passed = aside[scope] or { 0 }
+  aside[scope] = passed
+  if not passed[member] then passed[1], passed[member] = passed[1] + 1, true end
+end
+
+-- The lane is out of this script; so is its tenant when none of its lanes is left in it.
+local function pass_over_lane(lane)
+  pass_over(lane.scope, lane.name)
+  if not first_in(lane.scope) then pass_over(lane.pool_scope, lane.tenant) end
+end
 
 -- An index entry whose header says otherwise, or has none, is dropped; without a header the body goes too.
 local function drop_entry(lane, mid, text)
@@ -119,7 +130,7 @@ local function serve(lane, found, lane_tag, tenant_tag)
     return tag or tenant_tag
   end
   if not following then
-    pass_over(lane.scope, lane.name)
+    pass_over_lane(lane)
     touched[lane] = true
   end
   tenant_tag = policy.tenant_served(tenant_tag, cost, least)
@@ -140,7 +151,8 @@ local function kept_out(lane, lane_tag, tenant_tag)
   if elsewhere and not must_reconcile then group, must_reconcile = elsewhere, gate_of(elsewhere).dirty end
   if must_reconcile then
     dirty[group] = true
-    pass_over(lane.scope, lane.name)
+    barred = barred + 1
+    pass_over_lane(lane)
     return true
   end
   park_at(lane, group, lane_tag, tenant_tag)
@@ -165,7 +177,7 @@ local function visit(lane, lane_tag, tenant_tag)
   local found = peek(lane)
   if not found then
     touched[lane] = true
-    return pass_over(lane.scope, lane.name)
+    return pass_over_lane(lane)
   end
   if fell_behind(lane, found, lane_tag, tenant_tag) or kept_out(lane, lane_tag, tenant_tag) then return end
   found, lane.readmitted = lane.readmitted or found, nil
@@ -177,7 +189,7 @@ end
 
 local function pick_from(pool, wanted)
   local scope = 'p' .. US .. pool
-  while #picks < wanted and not exhausted() do
+  while #picks < wanted and not must_stop() do
     local tenant, tenant_tag = first_in(scope)
     if not tenant then return end
     local name, lane_tag = first_in('t' .. US .. pool .. US .. tenant)

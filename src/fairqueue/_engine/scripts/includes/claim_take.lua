@@ -82,6 +82,7 @@ local function finish_lanes()
       lane_emptied(lane)
     end
   end
+  for _ in pairs(batons) do most_wakes = most_wakes + 1 end
   for group in pairs(batons) do wake(group) end
 end
 

@@ -1,5 +1,6 @@
 -- A call whose reply was lost is repeated with the same session, stream and number, and is recognised here. One
 -- record a stream, for its last call; it expires (longer than any lease it speaks of).
+local REPLAY_MS = 120000 -- how long an operator's call is recognised; far longer than a client repeats it
 local call_key = k.call(session .. US .. stream)
 
 local function recorded()

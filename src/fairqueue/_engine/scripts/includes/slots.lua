@@ -39,6 +39,7 @@ end
 -- After the records are gone: hand the freed room on, and forget groups that nobody holds or waits for.
 local function wake_freed()
   local idle = {}
+  for _, mids in pairs(freed) do most_wakes = most_wakes + #mids end
   for group in pairs(freed) do
     wake(group)
     wake_leftovers(group)

@@ -1,8 +1,8 @@
 -- Waiting at a full group, and the baton. A blocked lane leaves the ring and is parked at the group; every
 -- script that leaves a group with room wakes min(room, waiters), counting those already woken. A woken lane
 -- that cannot take the slot hands the baton on in the same script. Nobody polls.
--- How many one script may wake: what is short of that is woken by calling again. A script that frees slots of many
--- groups and is not called again sets it to the most slots it can free.
+-- How many one script may wake: what is short of that is woken by calling again. A script that is not called again may
+-- wake one more for every slot it freed and every baton it hands on.
 local most_wakes = 200
 local wakes = 0
 
