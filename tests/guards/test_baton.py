@@ -71,7 +71,7 @@ async def test_a_raised_limit_wakes(make_queue: MakeQueue) -> None:
     without(
         "looking at the groups in use",
         "fairqueue._engine.engine:Engine._configure",
-        'if "limits" in settings.changed:',
+        'if settings.stored.get("to_wake"):',
         "if False:",
     ),
 )
