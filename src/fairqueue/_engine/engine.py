@@ -158,9 +158,8 @@ class Engine:
                 ", ".join(settings.changed),
             )
         self._learn(settings)
-        if settings.stored.get(
-            "to_wake"
-        ):  # set with new defaults; its client may have died before it did this
+        if settings.stored.get("to_wake"):
+            # set with new defaults; the client that set them may have died before it woke anybody
             await self._wake_after_new_defaults()
             await self.connection.command("HDEL", key(self.calls.root, "settings"), "to_wake")
 
