@@ -16,7 +16,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from tests.support.waiting import eventually_sync
 
 ROOT = Path(__file__).parents[2]
 STARTED, ENDED, CANCELLED = "start", "end", "cancelled"
+_GO = b"go\n"
 
 
 class Server:
@@ -159,8 +159,8 @@ class WorkerProcess:
     """``python -m tests.support.processes``: one worker, whose handler does what each message's payload says.
 
     Payload: ``{"sleep": seconds}`` in the event loop (``"first"`` at the first attempt), ``{"block": seconds}`` without
-    giving it up, ``{"exit": code}``.
-    ``queue`` and ``worker`` are options of FairQueue and Worker; limits are given as [name, default, key].
+    giving it up, ``{"exit": code}``. ``queue`` and ``worker`` are options of FairQueue and Worker; limits are given as
+    [name, default, key]. ``copies``: as many processes, forked before they do anything; signals go to all.
     """
 
     def __init__(
@@ -170,22 +170,23 @@ class WorkerProcess:
         log: Log,
         *,
         threads: bool = False,
+        copies: int = 1,
         queue: dict[str, Any] | None = None,
         **worker: Any,
     ) -> None:
-        order = {
-            "url": url,
-            "name": name,
-            "log": str(log.path),
-            "threads": threads,
-            "queue": queue or {},
-            "worker": worker,
-        }
+        order = {"url": url, "name": name, "log": str(log.path), "threads": threads, "copies": copies}
+        self._copies = copies
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.processes", json.dumps(order)],
+            [
+                sys.executable,
+                "-m",
+                "tests.support.processes",
+                json.dumps(order | {"queue": queue or {}, "worker": worker}),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,
+            start_new_session=True,
         )
 
     @property
@@ -194,12 +195,13 @@ class WorkerProcess:
 
     def ready(self) -> WorkerProcess:
         """Waits until it has connected; then it waits for ``go``."""
-        assert self._out.readline() == b"ready\n", f"the worker ended with {self._process.wait(10)}"
+        for _ in range(self._copies):
+            assert self._out.readline() == b"ready\n", f"the worker ended with {self._process.wait(10)}"
         return self
 
     def go(self) -> WorkerProcess:
         assert self._process.stdin is not None
-        self._process.stdin.write(b"go\n")
+        self._process.stdin.write(_GO * self._copies)
         self._process.stdin.flush()
         return self
 
@@ -209,7 +211,7 @@ class WorkerProcess:
         return self._process.stdout
 
     def signal(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
+        os.killpg(self.pid, number)
 
     def freeze(self) -> None:
         """SIGSTOP, and wait until it has stopped."""
@@ -220,14 +222,15 @@ class WorkerProcess:
         self.signal(signal.SIGCONT)
 
     def wait(self, seconds: float = 20) -> int:
-        """Its exit code."""
+        """Its exit code; of copies, the first that is not 0."""
         code = self._process.wait(seconds)
         self._close_pipes()
         return code
 
     def kill(self) -> None:
         """kill -9."""
-        self._process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            self.signal(signal.SIGKILL)
         self._process.wait(10)
         self._close_pipes()
 
@@ -247,8 +250,8 @@ def _state_of(pid: int) -> str:
 
 def _say_ready_and_wait() -> None:
     print("ready", flush=True)
-    if sys.stdin.readline() != "go\n":
-        sys.exit(3)  # the test has gone
+    if os.read(0, len(_GO)) != _GO:
+        os._exit(3)  # the test has gone
 
 
 def _handlers(log: Log) -> tuple[Any, Any]:
@@ -299,6 +302,22 @@ async def _work(order: dict[str, Any]) -> None:
         await queue.close()
 
 
+def _fork(copies: int) -> None:
+    """Returns in each copy; the process itself waits for all of them."""
+    pids = []
+    for _ in range(copies):
+        pid = os.fork()
+        if not pid:
+            return
+        pids.append(pid)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)  # they got it too
+    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+    sys.exit(next((code for code in codes if code), 0))
+
+
 if __name__ == "__main__":
-    threading.current_thread().name = "worker"
-    asyncio.run(_work(json.loads(sys.argv[1])))
+    order = json.loads(sys.argv[1])
+    if order["copies"] > 1:
+        _fork(order["copies"])
+    asyncio.run(_work(order))

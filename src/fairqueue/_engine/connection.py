@@ -73,6 +73,8 @@ class Connection:
         self._redis: Redis | None = None
         self._url = ""
         self._exchanges: set[asyncio.Task[Any]] = set()
+        self.away = False
+        """Nothing has been answered since the last trouble."""
         self.lost_at: float | None = None
         """Monotonic instant at which the server was last known to be away, for those who must wait after an outage."""
 
@@ -119,8 +121,7 @@ class Connection:
     async def _persist(self, once: Callable[[], Awaitable[T]], patience: float) -> T:
         from . import driver
 
-        asked, pause = time.monotonic(), pauses()
-        give_up = asked + patience
+        give_up, pause = time.monotonic() + patience, pauses()
         while True:
             try:
                 answer = await once()
@@ -135,8 +136,7 @@ class Connection:
                 if time.monotonic() > give_up:
                     raise driver.translated(error) from error
             else:
-                if self.lost_at is not None and self.lost_at >= asked:
-                    self.note_trouble()  # it was away until now: whoever waits after an outage counts from here
+                self._note_answer()
                 return answer
             await asyncio.sleep(pause())
 
@@ -149,7 +149,13 @@ class Connection:
 
     def note_trouble(self) -> None:
         """The server could not be used just now."""
+        self.away = True
         self.lost_at = time.monotonic()
+
+    def _note_answer(self) -> None:
+        if self.away:
+            self.away = False
+            self.lost_at = time.monotonic()  # until now: whoever waits after an outage counts from here
 
     async def _exchange(self, calls: Sequence[Call[Any]]) -> list[Any]:
         commands = [self._words(call) for call in calls]

@@ -74,7 +74,10 @@ class Maintenance:
 
     async def _reclaim(self) -> None:
         """After an outage leases look expired although their handlers run: they get one extend interval to say so."""
-        lost_at = self._engine.connection.lost_at
+        connection = self._engine.connection
+        if connection.away:  # the first answer after an outage must not be that of a judgement
+            await connection.command("PING", patience=0)
+        lost_at = connection.lost_at
         if lost_at is not None and lost_at + self._extend_interval > self._uncertain_until:
             self._uncertain_until = lost_at + self._extend_interval
         if time.monotonic() < self._uncertain_until:

@@ -183,7 +183,7 @@ def unescaped(word: bytes) -> bytes:
 
 
 _ALL_KEYS = {b"EXISTS", b"DEL", b"UNLINK"}
-_NO_KEY = {b"TIME"}
+_NO_KEY = {b"TIME", b"INFO"}
 
 
 def keys_of(words: list[bytes]) -> set[bytes]:

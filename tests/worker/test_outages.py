@@ -1,0 +1,166 @@
+"""The server goes away under a running worker: handlers go on, what they did is settled when it is back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from fairqueue import Limit, Message, NewMessage
+from fairqueue.testing import faults
+from tests.conftest import MakeQueue
+from tests.support.fixtures import MakeServer, StartWorker
+from tests.support.processes import ENDED, STARTED, Log, Server
+from tests.support.proxy import Proxy, lose_request
+from tests.support.waiting import eventually
+from tests.worker.running import all_done, running
+
+
+@pytest.fixture
+def own(make_server: MakeServer) -> Server:
+    return make_server()
+
+
+async def away(seconds: float) -> None:
+    """An outage of a certain length is what is tested."""
+    await asyncio.sleep(seconds)
+
+
+async def test_restarted_after_longer_than_the_leases_no_handler_is_doubled(
+    make_queue: MakeQueue, own: Server, start_worker: StartWorker, log: Log
+) -> None:
+    """Two processes, both of which would reclaim what looks expired; the handlers run all through the outage."""
+    queue = await make_queue(url=own.url, clock=None, limits=[Limit("tenant", default=3)])
+    options = {"visibility_timeout": 1.5, "reclaim_interval": 0.1}
+    await queue.enqueue_many([NewMessage({"sleep": 4}, tenant=f"t{n % 2}", id=f"m{n}") for n in range(6)])
+    for _ in range(2):
+        start_worker(url=own.url, queue=options, concurrency=3)
+    await eventually(lambda: log.count(STARTED) == 6, "all handlers to start")
+    own.kill()
+    await away(1.8)
+    own.start()
+    await all_done(queue)
+    assert sorted(event.id for event in log.events(STARTED)) == [f"m{n}" for n in range(6)]
+    assert log.count(ENDED) == 6
+    totals = (await queue.stats()).totals
+    assert (totals.completed, totals.reclaimed) == (6, 0)
+
+
+async def test_what_was_finished_during_the_outage_is_settled_after_it(
+    make_queue: MakeQueue, own: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = await make_queue(url=own.url, clock=None)
+    starts: list[tuple[str, int]] = []
+    ended: list[str] = []
+
+    async def handle(message: Message[Any]) -> None:
+        starts.append((message.id, message.attempt))
+        await asyncio.sleep(0.3)
+        ended.append(message.id)
+
+    await queue.enqueue_many([NewMessage(n, tenant="a", id=f"m{n}") for n in range(8)])
+    async with running(queue, handle, concurrency=4):
+        await eventually(lambda: len(starts) == 4, "the handlers to start")
+        own.kill()
+        await eventually(lambda: len(ended) == 4, "the handlers to go on")
+        own.start()
+        back = time.monotonic()
+        await all_done(queue)
+        assert time.monotonic() - back < 5
+    assert sorted(starts) == [(f"m{n}", 1) for n in range(8)]
+    assert (await queue.stats()).totals.completed == 8
+
+
+@pytest.mark.parametrize("trouble", ["REPLICAOF", "CUT", "SCRIPT FLUSH", "FLUSHALL"])
+async def test_a_worker_survives(make_queue: MakeQueue, own: Server, trouble: str) -> None:
+    queue = await make_queue(url=own.url, clock=None, limits=[Limit("tenant", default=2)])
+    seen: list[str] = []
+
+    async def handle(message: Message[Any]) -> None:
+        seen.append(message.id)
+
+    async with running(queue, handle):
+        await queue.enqueue(1, tenant="a", id="before")
+        await eventually(lambda: seen == ["before"], "it to work")
+        match trouble:
+            case "REPLICAOF":
+                own.command("REPLICAOF", "127.0.0.1", "1")
+                await away(0.5)
+                own.command("REPLICAOF", "NO", "ONE")
+            case "CUT":
+                own.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            case _:
+                own.command(*trouble.split())
+        over = time.monotonic()
+        await queue.enqueue(1, tenant="a", id="after")
+        await eventually(lambda: "after" in seen, "it to go on")
+        assert time.monotonic() - over < 5
+    assert [limit.default for limit in (await make_queue(url=own.url, clock=None)).engine.limits] == [2]
+
+
+async def test_idle_on_silently_dead_connections_it_is_back_within_ten_seconds(
+    make_queue: MakeQueue, proxy: Proxy
+) -> None:
+    """The bell, the claims, the extends and the maintenance: none of them waits for ever."""
+    queue = await make_queue(url=proxy.url, clock=None, visibility_timeout=30)
+    other = await make_queue(clock=None)
+    started: list[float] = []
+
+    async def handle(message: Message[Any]) -> None:
+        started.append(time.monotonic())
+        await asyncio.sleep(0)
+
+    async with running(queue, handle):
+        await eventually(lambda: proxy.count("BLPOP") > 0, "the worker to be idle")
+        proxy.silence()
+        began = time.monotonic()
+        await other.enqueue(1, tenant="a")
+        await eventually(lambda: started, "the message to be handled")
+        assert started[0] - began < 10
+
+
+async def test_a_drain_during_an_outage_settles_when_the_server_is_back(
+    make_queue: MakeQueue, own: Server
+) -> None:
+    queue = await make_queue(url=own.url, clock=None)
+    came, go = asyncio.Event(), asyncio.Event()
+
+    async def handle(message: Message[Any]) -> None:
+        came.set()
+        await go.wait()
+
+    await queue.enqueue(1, tenant="a")
+    async with running(queue, handle, grace=20) as worker:
+        await came.wait()
+        own.kill()
+        worker.stop()
+        go.set()
+        await away(0.3)
+        own.start()
+    totals = (await queue.stats()).totals
+    assert (totals.completed, totals.released) == (1, 0)
+
+
+async def test_an_outage_during_the_hand_over_of_a_batch_strands_nobody(
+    make_queue: MakeQueue, proxy: Proxy
+) -> None:
+    """The undecodable one cannot be buried just then; the others of its batch run all the same."""
+    queue = await make_queue(url=proxy.url, clock=None, visibility_timeout=1, reclaim_interval=0.1)
+    await queue.enqueue_many([NewMessage(n, tenant="a", id=f"m{n}") for n in range(3)])
+    await faults.overwrite(queue, "body", "a", "m1", b"{bad\xff")
+    queue.engine.connection._patience = 0.1
+    seen: list[tuple[str, int]] = []
+
+    async def handle(message: Message[Any]) -> None:
+        seen.append((message.id, message.attempt))
+        proxy.reset()
+
+    proxy.next("settle", lose_request(), times=1000)
+    async with running(queue, handle, concurrency=10):
+        await eventually(lambda: len(seen) == 2, "the others to run")
+        await all_done(await make_queue(clock=None))
+    assert sorted(seen) == [("m0", 1), ("m2", 1)]
+    ((dead,), _) = await queue.dead_letters.list("a")
+    assert (dead.message.id, dead.raw) == ("m1", b"{bad\xff")
