@@ -30,8 +30,13 @@ class Portal:
         """The result of the coroutine that ``work`` makes; an interrupt of the caller cancels it.
 
         Raises:
-            FairQueueError: another thread closed the queue meanwhile. Else what the coroutine raises.
+            FairQueueError: another thread closed the queue meanwhile, or the caller is in the queue's own thread (a
+                limit function, a codec) and would wait for itself. Else what the coroutine raises.
         """
+        if threading.current_thread() is self._thread:
+            raise FairQueueError(
+                "expected a call from a thread of the application, got one from the queue's own"
+            )
         with self._lock:  # not between the end of one loop and the start of the next
             future = asyncio.run_coroutine_threadsafe(self._noted(work), self._running())
         try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,6 +16,7 @@ import pytest
 from fairqueue import (
     ConfigurationError,
     FairQueueError,
+    InvalidMessageError,
     LeaseLostError,
     Limit,
     MessageNotFoundError,
@@ -181,6 +184,39 @@ def test_what_is_wrong_is_said_in_the_callers_thread(make_sync: MakeSync) -> Non
     with pytest.raises(ValueError, match="tenant"):
         queue.enqueue_many(broken)
     assert queue.stats().ready == 0
+
+
+def test_called_from_its_own_thread_it_says_so_instead_of_waiting_for_itself(make_sync: MakeSync) -> None:
+    def busiest(message: NewMessage[Any]) -> str:
+        return "busy" if queue.stats().ready else "idle"
+
+    queue = make_sync(limits=[Limit("load", default=1, key=busiest)])
+    with pytest.raises(InvalidMessageError, match="queue's own"):
+        queue.enqueue(1, tenant="a")
+    assert queue.stats().ready == 0
+
+
+def test_an_interrupt_ends_the_wait_and_gives_back(make_sync: MakeSync) -> None:
+    queue = make_sync()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def send() -> None:
+        eventually_sync(lambda: queue._queue.engine._bells, "the claim to wait")
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with ThreadPoolExecutor(1) as threads:
+            threads.submit(send)
+            with pytest.raises(KeyboardInterrupt):
+                queue.claim(1, wait=60)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    queue.enqueue(1, tenant="a")
+    (lease,) = queue.claim()
+    assert lease.complete() == "done"
 
 
 def test_entering_without_a_server_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,26 +79,30 @@ class Bell:
         return False
 
     async def _listen(self) -> None:
-        client = await self._connect(_READ_TIMEOUT)
         try:
-            wanted = True
-            while wanted:
-                popped = await self._pop(client)
-                if popped and not self._ring():
-                    await self._return_token()
-                    break  # or this listener would take and return the token as fast as the server answers
-                # goes on for a moment after the last waiter: the next claim will probably wait again
-                wanted = popped or bool(self._waiters)
+            client = await self._connect(_READ_TIMEOUT)
+            try:
+                await self._ring_on(client)
+            finally:
+                await client.aclose()
         except Exception as error:  # noqa: BLE001 - whatever redis-py raises on a lost connection
             self._lost()
             # The waiters' own timers go on, and their claims meet and survive the same trouble.
             _log.debug("the bell's connection was lost: %s", error)
             await asyncio.sleep(0.2)
-        finally:
-            await client.aclose()
         # Who came while the connection was being closed took this listener for a live one.
         if self._waiters:
             self._listener = asyncio.ensure_future(self._listen())
+
+    async def _ring_on(self, client: Redis) -> None:
+        wanted = True
+        while wanted:
+            popped = await self._pop(client)
+            if popped and not self._ring():
+                await self._return_token()
+                return  # or this listener would take and return the token as fast as the server answers
+            # goes on for a moment after the last waiter: the next claim will probably wait again
+            wanted = popped or bool(self._waiters)
 
     async def _pop(self, client: Redis) -> bool:
         popped = await client.blpop(self._keys, timeout=BLOCK_SECONDS)
