@@ -22,8 +22,8 @@ from tests.support.processes import ENDED, STARTED, Log
 from tests.support.waiting import eventually
 
 ONE = [Limit("tenant", default=1)]
-QUICK = {"visibility_timeout": 0.6, "reclaim_interval": 0.05}
-FOUR_TIMES = 2.4
+QUICK = {"visibility_timeout": 0.8, "reclaim_interval": 0.05}
+FOUR_TIMES = 3.2
 
 
 async def all_completed(queue: FairQueue[Any], expected: int) -> bool:
@@ -40,7 +40,7 @@ async def all_completed(queue: FairQueue[Any], expected: int) -> bool:
 async def test_a_handler_that_blocks_the_event_loop_keeps_its_message(
     make_queue: MakeQueue, cast: Cast, log: Log, how: str
 ) -> None:
-    """For four times the visibility timeout, here 0.6 s; a second worker reclaims every 50 ms."""
+    """For four times the visibility timeout, here 0.8 s; a second worker reclaims every 50 ms."""
     queue = await make_queue(clock=None, limits=ONE)
     await queue.enqueue({how: FOUR_TIMES}, tenant="T", id="m")
     for _ in range(2):

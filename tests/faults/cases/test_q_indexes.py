@@ -79,8 +79,8 @@ class Waits:
 
 @pytest.mark.case("Q2")
 async def test_a_message_that_comes_as_its_queue_runs_empty_is_not_forgotten(make_queue: MakeQueue) -> None:
-    """1,000 rounds, for 5,000: one message at a time, so that each claim takes the last of its queue and tenant."""
-    rounds, waits = 1000, Waits()
+    """800 rounds, for 5,000: one message at a time, so that each claim takes the last of its queue and tenant."""
+    rounds, waits = 800, Waits()
     producer, *consumers = [await make_queue() for _ in range(3)]
     room = asyncio.Semaphore(2)
 
@@ -108,14 +108,14 @@ async def test_a_message_that_comes_as_its_queue_runs_empty_is_not_forgotten(mak
 
 @pytest.mark.case("Q2")
 async def test_a_slot_that_is_freed_as_a_message_comes_is_taken(make_queue: MakeQueue) -> None:
-    """300 rounds: the tenant is full; a completion and an enqueue at the same moment, while somebody waits."""
+    """200 rounds: the tenant is full; a completion and an enqueue at the same moment, while somebody waits."""
     waits = Waits()
     producer = await make_queue(limits=[Limit("tenant", default=1)])
     waiter, other = await make_queue(), await make_queue()
     await waits.put(producer, "first")
     lease = await one(waiter)
     waits.note([lease])
-    for n in range(300):
+    for n in range(200):
         waiting = asyncio.ensure_future(waiter.claim(wait=5))
         steps: list[Callable[[], Any]] = [lease.complete, lambda n=n: waits.put(producer, f"m{n}")]  # type: ignore[misc]
         await asyncio.gather(*(step() for step in (steps if n % 2 else steps[::-1])))
