@@ -18,10 +18,14 @@ for i = 1, #members, 2 do
     if fix == 1 then tenant_changed(lane_of(members[i] .. US .. 'none' .. US .. of)) end
   end
   for _, name in ipairs(names) do
+    if not own_lane(name, of, members[i]) then
+      found('MOVES', members[i], 'a lane that is not the tenant\'s takes turns among its lanes: ' .. name)
+      if fix == 1 then call('ZREM', k.ring(scope), name) end
+    end
     local size = try('ZCARD', k.lane(name))
     if not failed(size) and size == 0 then
       found('MOVES', 'lane' .. US .. name, 'the lane takes turns but has nothing ready')
-      if fix == 1 then lane_emptied(lane_of(name)) end
+      if fix == 1 and own_lane(name, of, members[i]) then lane_emptied(lane_of(name)) end
     end
   end
 end

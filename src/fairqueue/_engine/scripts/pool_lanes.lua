@@ -8,7 +8,9 @@
 local kind, inner = string.match(cursor, '^(%l)(%d+)$')
 local lanes = {}
 local function add(names)
-  for _, name in ipairs(names) do lanes[#lanes + 1] = name end
+  for _, name in ipairs(names) do
+    if string.match(name, '^[^\31]+\31[^\31]+\31[^\31]+') then lanes[#lanes + 1] = name end
+  end
 end
 
 local page = { '0', {} }

@@ -192,9 +192,13 @@ local function pick_from(pool, wanted)
   while #picks < wanted and not must_stop() do
     local tenant, tenant_tag = first_in(scope)
     if not tenant then return end
-    local name, lane_tag = first_in('t' .. US .. pool .. US .. tenant)
-    if name then
-      visit(lane_of(name), lane_tag, tenant_tag)
+    local own = 't' .. US .. pool .. US .. tenant
+    local name, lane_tag = first_in(own)
+    local lane = name and own_lane(name, pool, tenant)
+    if lane then
+      visit(lane, lane_tag, tenant_tag)
+    elseif name then
+      call('ZREM', k.ring(own), name) -- a stranger: its own rings would be looked at, and this one for ever
     else
       local any = lane_of(tenant .. US .. 'none' .. US .. pool)
       if call('EXISTS', k.ring(any.scope)) == 1 then

@@ -24,6 +24,12 @@ local function lane_of(name)
   return lane
 end
 
+-- The lane that a tenant's index names in a pool; nil when the name is none of its own, which no script ever wrote.
+local function own_lane(name, pool, tenant)
+  local of, _, within = string.match(name, '^([^\31]+)\31([^\31]+)\31([^\31]+)')
+  if of == tenant and within == pool then return lane_of(name) end
+end
+
 local function parked_key(lane) return k.parked(lane.pool .. US .. lane.tenant) end
 local function group_scope(pool, group) return 'g' .. US .. pool .. US .. group end
 local function woken_key(pool, group) return k.woken(pool .. US .. group) end

@@ -109,7 +109,11 @@ local function wake_one(pool, group)
     leave(scope, tenant, tag)
     return 0
   end
-  local lane = lane_of(top[1])
+  local lane = own_lane(top[1], pool, tenant)
+  if not lane then
+    call('ZREM', waiting, top[1]) -- a stranger: it would be taken off its own list, and met here for ever
+    return 0
+  end
   local count, charge = batons_of(lane, group)
   local cost, seq = next_in(lane, count)
   if not cost then
