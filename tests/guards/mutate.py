@@ -83,7 +83,7 @@ def changed_scripts() -> list[script.Script]:
     return [one for name, one in script.load_all().items() if one.sha != plain[name].sha]
 
 
-_read_file = script._read
+_read_file = functools.cache(script._read)  # one text a run, whoever edits a script meanwhile
 
 
 @functools.cache

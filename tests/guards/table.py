@@ -40,11 +40,12 @@ COLUMNS = ("rule", "guard", "taken out", "with", "without")
 def printed(collected: Collected) -> str:
     """The table, the runs that did not come out as they must, and a line that sums up."""
     parts = [_table(collected.pairs), *_wrong(collected)]
-    bad = sum(not is_proven(pair) for pair in collected.pairs)
+    unproven = sum(not is_proven(pair) for pair in collected.pairs)
+    failed = sum(verdict.word != PASSES for verdict in collected.plain.values())
     guards = len({pair.test for pair in collected.pairs})
     parts.append(
         f"{guards} guards, {len(collected.pairs)} counter-proofs, "
-        + ("all proven" if collected.proven else f"{bad} NOT PROVEN")
+        + ("all proven" if collected.proven else f"{unproven} NOT PROVEN, {failed} other tests failed")
     )
     return "\n".join(parts)
 

@@ -24,6 +24,7 @@ LEASES = "reconcile_leases.lua"
     "slots 5",
     "reconcile removes a slot without a lease",
     without("the removal", GROUP, "many('HDEL', k.slots(group), ghosts)", ""),
+    without("the count", GROUP, "call('HINCRBY', k.totals, 'healed', #ghosts)", ""),
 )
 async def test_reconcile_removes_ghosts(make_queue: MakeQueue) -> None:
     queue = await make_queue(limits=ONE)
@@ -31,6 +32,7 @@ async def test_reconcile_removes_ghosts(make_queue: MakeQueue) -> None:
     report = await queue.reconcile()
     assert report.freed == [Healed("a", "ghost", "slot", ("tenant", "a"))]
     assert await held(queue, "tenant", "a") == 0
+    assert (await queue.stats()).totals.healed == 1
 
 
 @guard(
@@ -147,6 +149,23 @@ async def test_a_slot_with_the_token_of_an_earlier_delivery(make_queue: MakeQueu
     report = await queue.reconcile()
     assert [healed.group for healed in report.freed] == [("org", "B")]
     assert await slots(queue, "org", "B") == {"a/m": lease.token}
+
+
+@guard(
+    "slots 5",
+    "a dirty group stays dirty until its last page was looked at",
+    without("waiting for the last page", GROUP, "if page[1] == '0' then", "if true then"),
+)
+async def test_a_group_stays_dirty_until_its_last_page(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=ONE)
+    root, group = queue.engine.calls.root, join("tenant", "a")
+    ghosts = [word for number in range(2000) for word in (join("a", f"ghost{number}"), "of nobody")]
+    await queue.engine.command("HSET", key(root, "slots", group), *ghosts)
+    await queue.engine.command("HSET", key(root, "dirty"), group, "dirty")
+    cursor, *_ = await queue.engine.run(queue.engine.calls.reconcile_group(group, "0"))
+    assert cursor != "0"  # and whoever looked at the first page dies
+    await queue.enqueue(1, tenant="a", id="m")
+    assert await claimed(queue) == ["m"]
 
 
 @guard(
