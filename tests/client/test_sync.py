@@ -224,7 +224,7 @@ def test_entering_without_a_server_leaves_no_thread(monkeypatch: pytest.MonkeyPa
     before = threading.active_count()
     with pytest.raises(ConnectionError), SyncFairQueue(f"redis://127.0.0.1:{free_port()}"):
         pass
-    assert threading.active_count() == before
+    eventually_sync(lambda: threading.active_count() == before, "its threads to end")
 
 
 def test_iterators_are_plain(make_sync: MakeSync) -> None:

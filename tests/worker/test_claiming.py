@@ -116,7 +116,8 @@ async def commands_in(proxy: Proxy, seconds: float) -> Counter[str]:
 
 
 async def test_idle_it_sends_at_most_two_commands_a_second(make_queue: MakeQueue, proxy: Proxy) -> None:
-    queue = await make_queue(url=proxy.url, clock=None, reconcile_interval=60)
+    """Reconcile, once a minute, adds about ten more."""
+    queue = await make_queue(url=proxy.url, clock=None, reconcile_interval=0)
     await queue.enqueue(1, tenant="a", delay=3600)
     async with running(queue, nothing):
         await eventually(lambda: proxy.count("BLPOP") > 0, "the worker to be idle")
