@@ -12,7 +12,7 @@ from tests.support.fixtures import StartWorker
 from tests.support.processes import ENDED, STARTED, Log
 from tests.worker.running import all_done
 
-PROCESSES, MESSAGES = 16, 240
+PROCESSES, MESSAGES = 16, 160
 
 
 async def test_sixteen_processes_never_run_more_than_the_limits_allow(
