@@ -364,7 +364,7 @@ def _keep_busy(do: dict[str, Any]) -> None:
     until = time.monotonic() + do.get("collect", 0)
     while time.monotonic() < until:  # what is not strongly held goes
         gc.collect()
-        time.sleep(0.001)  # a collection holds the interpreter: that is another test's subject
+        time.sleep(0.05)  # a collection holds the interpreter: that is another test's subject
     if "hold" in do:  # the interpreter: a C function called without giving up its lock
         ctypes.PyDLL(None).usleep(int(timedelta(seconds=do["hold"]) / timedelta(microseconds=1)))
 

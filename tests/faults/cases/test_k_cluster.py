@@ -17,7 +17,7 @@ from fairqueue.testing import ManualClock, faults
 from tests.conftest import MakeQueue
 from tests.engine.tools import put
 from tests.support.fixtures import MakeServer
-from tests.support.processes import Server
+from tests.support.processes import Server, free_port
 
 LIMITS = [Limit("tenant", default=2), Limit("org", default=3, key="org")]
 ODD = "a}b{c:{}*"
@@ -26,7 +26,7 @@ ODD = "a}b{c:{}*"
 @pytest.fixture
 def node(make_server: MakeServer) -> Server:
     """A cluster of one node that owns every slot."""
-    node = make_server(cluster_enabled="yes", appendonly="no")
+    node = make_server(cluster_enabled="yes", cluster_port=str(free_port()), appendonly="no")
     node.command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
     return node
 
