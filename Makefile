@@ -10,13 +10,14 @@ BUDGET = $(PY) tools/budget.py "make $@"
 SETUP_BUDGET = 600
 DEMO_BUDGET = 180
 TEST_BUDGET = 300
+FAULTS_BUDGET = 900
 CHECK_BUDGET = 120
 GUARDS_BUDGET = 900
 BENCH_BUDGET = 300
 PYTHONS_BUDGET = 1200
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check guards bench test-pythons clean distclean
+.PHONY: help demo test faults check guards bench test-pythons clean distclean
 
 help: ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -26,8 +27,11 @@ help: ## this list
 demo: $(VENV)/.stamp-run ## a real log replayed, FIFO against fair, a worker killed on the way; writes a report
 	@$(BUDGET) $(DEMO_BUDGET) $(PY) -m fairqueue demo
 
-test: $(VENV)/.stamp-dev ## the whole suite, on real servers it starts itself
-	@$(BUDGET) $(TEST_BUDGET) $(PY) -m pytest -q -n 2 --dist loadfile --timeout 120 tests
+test: $(VENV)/.stamp-dev ## the suite, on real servers it starts itself; many tests wait, so twice as many run as there are cores
+	@$(BUDGET) $(TEST_BUDGET) $(PY) -m pytest -q -n 4 --dist loadfile --timeout 120 tests --ignore tests/faults
+
+faults: $(VENV)/.stamp-dev ## a fault at every command of every script, and the faults that people have reported elsewhere
+	@$(BUDGET) $(FAULTS_BUDGET) $(PY) -m pytest -q -n 2 --dist loadfile --timeout 300 tests/faults
 
 check: $(VENV)/.stamp-dev ## format, lint, types, layers, Lua
 	@tools/need_luacheck.sh
