@@ -30,7 +30,7 @@ async def stats(engine: Engine) -> QueueStats:
         cursor = "r0"
         while cursor:
             raw_cursor, page_blocked, page_oldest = await engine.run(engine.calls.pool_page(pool, cursor))
-            cursor = raw_cursor.decode()
+            cursor = text(raw_cursor)
             blocked += page_blocked
             oldest = _older(oldest, int(page_oldest))
     return QueueStats(**_gauges(counters, present), blocked=blocked, oldest_ready_age=_age(oldest, int(now)),
@@ -149,7 +149,7 @@ async def _ready(engine: Engine, tenant: str, inner: str, limit: int) -> tuple[l
     """``inner`` is the place of a lane among the tenant's lanes by name, and the offset within it."""
     lane, _, offset = inner.rpartition("|")
     lanes = sorted(
-        name for raw in await engine.run(engine.calls.lanes(tenant)) if (name := raw[0].decode()) >= lane
+        name for raw in await engine.run(engine.calls.lanes(tenant)) if (name := text(raw[0])) >= lane
     )
     if not lanes:
         return [], ""
@@ -185,7 +185,7 @@ _STAGES = {"ready": _ready, "in_flight": _in_flight, "delayed": _delayed, "dead"
 
 
 def _id(mid: bytes) -> str:
-    return mid.decode().partition(US)[2]
+    return text(mid).partition(US)[2]
 
 
 # --- tenants, queues, workers ------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def _id(mid: bytes) -> str:
 async def tenants(engine: Engine) -> AsyncIterator[str]:
     """Every tenant with messages, dead ones included."""
     async for raw in scan(engine, "HSCAN", key(engine.calls.root, "present")):
-        yield raw.decode()
+        yield text(raw)
 
 
 async def queues(engine: Engine, tenant: str) -> list[QueueState]:
@@ -206,7 +206,7 @@ async def queues(engine: Engine, tenant: str) -> list[QueueState]:
             raise answer
     found: dict[tuple[str, str], QueueState] = {}
     for name, ready, oldest, parked_at in lanes:
-        _, queue, pool, *_ = name.decode().split(US)
+        _, queue, pool, *_ = text(name).split(US)
         age = _age(int(oldest), int(totals[3]))
         state = QueueState(tenant=tenant, queue=queue, pool=pool, ready=ready,
                            blocked=ready if parked_at else 0, oldest_ready_age=age)  # fmt: skip
@@ -238,7 +238,7 @@ async def workers(engine: Engine) -> list[WorkerState]:
         info = json.loads(raw)
         states.append(
             WorkerState(
-                name=name.decode(), host=info["host"], pid=info["pid"], pools=tuple(info["pools"]),
+                name=text(name), host=info["host"], pid=info["pid"], pools=tuple(info["pools"]),
                 concurrency=info["concurrency"], running=info["running"], version=info["version"],
                 started_at=from_ms(info["started_at"]), seen_at=from_ms(float(scores.get(name, 0))),
             )

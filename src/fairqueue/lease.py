@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["Lease", "Settlement", "from_ms"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 _EXTENDS_PER_TIMEOUT = 4  # two in a row may be lost: the third comes before the deadline
 
 
 def from_ms(milliseconds: float) -> datetime:
-    """An instant of the server's clock as an aware datetime in UTC."""
-    return _EPOCH + timedelta(milliseconds=milliseconds)
+    """An instant of the server's clock as an aware datetime in UTC; damaged ones past the year 9999 are its last."""
+    return _EPOCH + timedelta(milliseconds=min(milliseconds, _LAST_MS))
 
 
 def described(error: BaseException) -> str:

@@ -40,7 +40,7 @@ class Header:
     def parse(cls, raw: bytes) -> Header:
         """Raises ``HeaderError`` for anything that is not a header."""
         try:
-            fields = raw.decode().split(US, _FIELDS)
+            fields = text(raw).split(US, _FIELDS)  # damaged text is shown as it is, and stops nobody
             lane = fields[_FIELDS]
             tenant, queue, pool, *rest = lane.split(US)
             return cls(
@@ -49,7 +49,7 @@ class Header:
                 priority=int(fields[9]), cost=float(fields[10]), seq=int(fields[11]),
                 enqueued_at=int(fields[12]), moved_at=int(fields[13]), lane=lane,
                 tenant=tenant, queue=queue, pool=pool,
-                groups=tuple(zip(rest[::2], rest[1::2], strict=True)),
+                groups=tuple(zip(rest[::2], rest[1::2], strict=False)),
             )  # fmt: skip
         except (ValueError, KeyError, IndexError) as error:
             raise HeaderError(f"unreadable header {raw[:80]!r}") from error

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from fairqueue._engine.engine import Engine
 from fairqueue._engine.keys import US, key
+from fairqueue._engine.replies import text
 from fairqueue._engine.scan import scan
 
 _RECOUNTED = 200  # messages: more would hold the server up for longer than 2 ms
@@ -62,10 +63,10 @@ async def _known_groups(engine: Engine) -> AsyncIterator[str]:
     root = engine.calls.root
     dirty = set(await engine.command("HKEYS", key(root, "dirty")))
     for raw in dirty:
-        yield raw.decode()
+        yield text(raw)
     async for raw in scan(engine, "SSCAN", key(root, "groups")):
         if raw not in dirty:
-            yield raw.decode()
+            yield text(raw)
 
 
 async def _check_group(engine: Engine, group: str, report: ReconcileReport) -> bool:

@@ -37,7 +37,16 @@ function checks.f(mid, h)
   elseif lease.token ~= h.token then
     found('OWNER', mid, 'the lease record has token ' .. lease.token .. ', the message ' .. h.token)
   end
-  if fix == 1 and (not lease or lease.token ~= h.token) then
+  local damaged = not lease or lease.token ~= h.token or lease.lane ~= h.lane
+  if lease and lease.token == h.token and lease.lane ~= h.lane then
+    found('OWNER', mid, 'the lease record lists other groups than the message')
+  end
+  if fix == 1 and h.token == '' then
+    -- of the two it is the header that was damaged; without any token nobody can own the message
+    h.token = lease and lease.token or '00000000.0.lost'
+    put_header(mid, h)
+  end
+  if fix == 1 and damaged then
     -- before reconcile takes its slots for ghosts: whoever runs it still does
     call('HSET', k.leases, mid, pack_lease(lease_of_header(h, '')))
   end
@@ -80,7 +89,7 @@ local page = call('HSCAN', k.head, cursor, 'COUNT', 100)
 local heads = page[2]
 for i = 1, #heads, 2 do
   local mid, text = heads[i], heads[i + 1]
-  local h = unpack_header(text)
+  local h = header_of(mid, text)
   if not h then
     found('KEEP', mid, 'the header cannot be read')
     if fix == 1 then readable_header(mid, text, 'f') end

@@ -35,6 +35,8 @@ for i = 1, #entries, 2 do
   local mid, lease = entries[i], unpack_lease(entries[i + 1])
   local h = unpack_header(call('HGET', k.head, mid))
   local in_flight = h and h.state == 'f'
+  -- a record that lists other groups than its message was damaged
+  if lease and in_flight and lease.token == h.token and lease.lane ~= h.lane then lease = nil end
   if not lease and in_flight then lease = rewritten(mid, h) end
   if not call('ZSCORE', k.deadlines, mid) then
     call('ZADD', k.deadlines, int(now + visibility), mid)

@@ -36,12 +36,16 @@ local function pass_over_lane(lane)
   if not first_in(lane.scope) then pass_over(lane.pool_scope, lane.tenant) end
 end
 
--- An index entry whose header says otherwise, or has none, is dropped; without a header the body goes too.
+-- An index entry whose header says otherwise, or has none, is dropped; a message whose header names another lane goes
+-- there, without a header the body goes too.
 local function drop_entry(lane, mid, text)
   drops[lane] = drops[lane] or {}
   table.insert(drops[lane], mid)
   stale = stale + 1
-  if text then return readable_header(mid, text, 'r', lane.name) end
+  if text then
+    local h = readable_header(mid, text, 'r', lane.name)
+    return h and h.state == 'r' and make_ready(mid, h)
+  end
   call('HDEL', k.body, mid)
   call('HINCRBY', k.totals, 'dropped_entries', 1)
 end

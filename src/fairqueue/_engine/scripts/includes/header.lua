@@ -2,20 +2,29 @@
 --   state  r ready, d delayed, f in flight, x dead
 --   via    how it came there: e enqueue, c reclaim, f fail, l release, v redrive
 -- `lane` is the tail and names tenant, queue, pool and groups.
-local HEADER = '^(%l)\31([^\31]*)\31(%l)\31(%d+)\31(%d+)\31(%d+)\31(%d+)\31(%d)\31(%d*)\31(%-?%d+)\31([^\31]+)'
-  .. '\31(%d+)\31(%d+)\31(%d+)\31([^\31]+\31[^\31]+\31[^\31]+.*)$'
+local HEADER = '^([rdfx])\31([^\31]*)\31(%l)\31(%d+)\31(%d+)\31(%d+)\31(%d+)\31(%d)\31(%d*)\31(%-?%d%d?%d?)'
+  .. '\31(%d%d?%d?%d?%.?%d*)\31(%d+)\31(%d+)\31(%d+)\31([^\31]+\31[^\31]+\31[^\31]+.*)$'
 
 local function unpack_header(text)
   if not text then return nil end
   local state, token, via, attempt, crashes, deliveries, redrives, noted, max_attempts, priority, cost,
     seq, enqueued_at, moved_at, lane = string.match(text, HEADER)
   if not state then return nil end
+  -- a number of more digits was damaged, and would come back from arithmetic as something else
+  if #attempt + #crashes > 15 or #deliveries > 10 or #redrives > 10 or #seq > 15 then return nil end
   return {
     state = state, token = token, via = via, attempt = tonumber(attempt), crashes = tonumber(crashes),
     deliveries = tonumber(deliveries), redrives = tonumber(redrives), noted = noted, max_attempts = max_attempts,
     priority = tonumber(priority), cost = cost, seq = tonumber(seq), enqueued_at = enqueued_at,
     moved_at = moved_at, lane = lane,
   }
+end
+
+-- The same for a message that is looked at because of its own name: a header that names another tenant is damaged.
+local function header_of(mid, text)
+  local h = unpack_header(text)
+  local tenant = tenant_of(mid) .. US
+  if h and string.sub(h.lane, 1, #tenant) == tenant then return h end
 end
 
 local function pack_header(h)

@@ -48,7 +48,7 @@ end
 -- The header of a message that an index of `state` lists; nil if there is none. An unreadable one must not
 -- stop its neighbours nor be lost: that message goes to the dead letters with its bytes.
 local function readable_header(mid, text, state, lane)
-  local h = unpack_header(text)
+  local h = header_of(mid, text)
   if h or not text then return h end
   local tenant = tenant_of(mid)
   h = salvage_header(lane or (tenant .. US .. 'unknown' .. US .. 'default'), '', 0)
