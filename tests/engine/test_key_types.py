@@ -97,3 +97,23 @@ async def test_a_virtual_time_that_was_deleted_gives_newcomers_no_head_start(mak
     await queue.enqueue_many([NewMessage(n, tenant="new") for n in range(60)])
     served = [lease.message.tenant for lease in await queue.claim(15)]
     assert served.count("new") <= 6
+
+
+@pytest.mark.parametrize(("kind", "field"), [("present", "a"), ("totals", "r"), ("tenant:a", "r")])
+async def test_a_counter_that_is_no_number_is_named_and_counted_anew(
+    make_queue: MakeQueue, kind: str, field: str
+) -> None:
+    queue = await busy(make_queue)
+    await queue.engine.command("HSET", queue.engine.calls.root + kind, field, "no number")
+    (finding,) = (await queue.audit()).findings
+    assert "no number" in finding.evidence
+    await queue.audit(fix=True)
+    assert not (await queue.audit()).findings
+
+
+async def test_counters_of_a_tenant_in_a_key_of_another_type_are_counted_anew(make_queue: MakeQueue) -> None:
+    queue = await busy(make_queue)
+    await spoil(queue, key(queue.engine.calls.root, "tenant", "a"))
+    assert (await queue.audit(fix=True)).findings
+    assert not (await queue.audit()).findings
+    assert (await queue.stats("a")).ready == 2

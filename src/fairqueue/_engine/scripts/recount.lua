@@ -26,12 +26,17 @@ for _, tenant in ipairs(call('HKEYS', k.present)) do
   counted[tenant] = counted[tenant] or { all = 0, r = 0, d = 0, x = 0 }
 end
 
+-- A counter that is no number, or whose key holds another type, is as wrong as one that is behind.
 local function compare(key, field, number, subject)
-  local stored = tonumber(call('HGET', key, field) or 0)
-  if stored == number then return end
-  local evidence = 'counter ' .. field .. ' is ' .. int(stored) .. ', counted ' .. int(number)
-  findings[#findings + 1] = { 'CLEAN', subject, evidence }
-  if fix == 1 then call('HSET', key, field, int(number)) end
+  local stored = try('HGET', key, field)
+  local unreadable = failed(stored)
+  if not unreadable and (tonumber(stored or 0)) == number then return end
+  local is = unreadable and 'unreadable' or tostring(stored or 0)
+  findings[#findings + 1] = { 'CLEAN', subject, 'counter ' .. field .. ' is ' .. is .. ', counted ' .. int(number) }
+  if fix == 1 then
+    if unreadable then call('UNLINK', key) end
+    call('HSET', key, field, int(number))
+  end
 end
 
 for tenant, of in pairs(counted) do
