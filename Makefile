@@ -10,6 +10,7 @@ BUDGET = $(PY) tools/budget.py "make $@"
 SETUP_BUDGET = 600
 DEMO_BUDGET = 180
 TEST_BUDGET = 300
+TEST_JOBS = 4
 FAULTS_BUDGET = 900
 CHECK_BUDGET = 120
 GUARDS_BUDGET = 900
@@ -28,7 +29,7 @@ demo: $(VENV)/.stamp-run ## a real log replayed, FIFO against fair, a worker kil
 	@$(BUDGET) $(DEMO_BUDGET) $(PY) -m fairqueue demo
 
 test: $(VENV)/.stamp-dev ## the suite, on real servers it starts itself; many tests wait, so twice as many run as there are cores
-	@$(BUDGET) $(TEST_BUDGET) $(PY) -m pytest -q -n 4 --dist loadfile --timeout 120 tests --ignore tests/faults
+	@$(BUDGET) $(TEST_BUDGET) $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --timeout 120 tests --ignore tests/faults
 
 faults: $(VENV)/.stamp-dev ## a fault at every command of every script, and the faults that people have reported elsewhere
 	@$(BUDGET) $(FAULTS_BUDGET) $(PY) -m pytest -q -n 2 --dist loadfile --timeout 300 tests/faults
