@@ -55,18 +55,18 @@ async def test_one_tenant_with_5000_queues_against_ten_with_one(make_queue: Make
     assert all(abs(shares[tenant] - 500 / 11) <= 2 for tenant in ["A", *others])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 async def test_shares_are_of_cost_not_of_messages(make_queue: MakeQueue, seed: int) -> None:
     rng = random.Random(seed)
     queue = await make_queue()
     costs = {"cheap": (0.001, 1), "dear": (5, 9), "mixed": (0.5, 9), "same": (3, 3)}
-    amounts = {"cheap": 2000, "dear": 120, "mixed": 180, "same": 250}
+    amounts = {"cheap": 1200, "dear": 100, "mixed": 130, "same": 180}
     for tenant, (low, high) in costs.items():
         await queue.enqueue_many(
             [NewMessage(n, tenant=tenant, cost=rng.uniform(low, high)) for n in range(amounts[tenant])]
         )
-    served = while_all_have_work(await serve(queue, 2500, rng.choice([1, 20, 100])), amounts)
-    assert sum(cost for _, cost in served) > 500
+    served = while_all_have_work(await serve(queue, 2500, rng.choice([5, 20, 100])), amounts)
+    assert sum(cost for _, cost in served) > 400
     assert widest_gap(served, costs) <= 2 * 9
 
 

@@ -92,7 +92,7 @@ async def played(
 
 
 @given(st.booleans(), damages())
-@settings(max_examples=80)
+@settings(max_examples=40)
 @example(False, ("head", 10, b"x", True))  # a cost that is no number
 @example(False, ("head", 14, b"\xff", False))  # a lane that is not text
 @example(False, ("head", 11, b"99999999999999999999", True))
@@ -110,7 +110,7 @@ def test_any_damage_to_a_stored_record(
 
 
 @given(st.binary(max_size=60), st.sampled_from(["head", "body", "leases"]), st.booleans())
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_any_bytes_in_place_of_a_stored_record(stage: Stage, raw: bytes, kind: str, in_flight: bool) -> None:
     async def play() -> None:
         clock = ManualClock()
