@@ -109,6 +109,7 @@ end
 
 local function park_at(lane, group, lane_tag, tenant_tag)
   parks = parks + 1
+  if lane.listed then lane.listed[group] = nil end
   for _, baton in ipairs(park(lane, group, lane_tag, tenant_tag)) do batons[baton] = true end
 end
 
@@ -189,6 +190,8 @@ local function visit(lane, lane_tag, tenant_tag)
   following, lane_tag, tenant_tag = serve(lane, found, lane_tag, tenant_tag)
   -- blocking is paid for when it happens: who is full now leaves the ring now, and no later claim meets it
   if following then kept_out(lane, lane_tag, tenant_tag) end
+  for group in pairs(lane.listed or {}) do leave_list(lane, group) end
+  lane.listed = nil
 end
 
 local function pick_from(pool, wanted)

@@ -74,21 +74,28 @@ local function unpark(lane, group, tag)
   wait_on(lane, group, tag)
 end
 
--- The lane has no baton of the group left, so it is off the list too, where it stood for its further messages.
+-- Off the list of the group, where a woken lane stands for its further messages.
+local function leave_list(lane, group)
+  if call('ZREM', waiting_key(lane.pool, group, lane.tenant), lane.name) == 0 then return end
+  wait_on(lane, group, tonumber(call('ZSCORE', k.ring(group_scope(lane.pool, group)), lane.tenant)))
+end
+
 local function drop_batons(lane, group, count)
   local woken = woken_key(lane.pool, group)
   call('HDEL', woken, lane.name)
   for number = 2, count do call('HDEL', woken, further_baton(lane, number)) end
-  call('ZREM', waiting_key(lane.pool, group, lane.tenant), lane.name)
-  wait_on(lane, group, tonumber(call('ZSCORE', k.ring(group_scope(lane.pool, group)), lane.tenant)))
+  leave_list(lane, group)
 end
 
--- The lane took a slot that was promised to it. True if it had been.
+-- The lane took a slot that was promised to it. True if it had been. After the last one it is `listed` still: it leaves
+-- the list unless it waits at the same group again.
 local function use_baton(lane, group)
   local count, charge = batons_of(lane, group)
   if count == 0 then return false end
   if count == 1 then
-    drop_batons(lane, group, 1)
+    call('HDEL', woken_key(lane.pool, group), lane.name)
+    lane.listed = lane.listed or {}
+    lane.listed[group] = true
   else
     call('HDEL', woken_key(lane.pool, group), further_baton(lane, count))
     add_baton(lane, group, count - 1, charge * (count - 1) / count)
