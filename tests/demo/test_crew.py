@@ -36,6 +36,10 @@ async def names(queue: FairQueue[JobPayload]) -> list[str]:
     return sorted([worker.name async for worker in queue.workers()])
 
 
+async def completed(queue: FairQueue[JobPayload]) -> int:
+    return (await queue.stats()).totals.completed
+
+
 async def test_processes_work_and_end_with_the_block(
     queue: FairQueue[JobPayload], order: WorkerOrder, tmp_path: Path
 ) -> None:
@@ -44,11 +48,12 @@ async def test_processes_work_and_end_with_the_block(
         await crew.start("worker-2")
         assert crew.alive == ["worker-1", "worker-2"]
         await queue.enqueue(JobPayload(run_s=0.0), tenant="a", id="job-1")
-        await eventually(lambda: list(tmp_path.glob("*.jsonl")), "a worker to write its log")
+        await eventually(lambda: completed(queue), "a worker to have done the job")
         crew.check()
     assert crew.alive == []
     assert await names(queue) == []
-    assert (await queue.stats()).totals.completed == 1
+    assert await completed(queue) == 1
+    assert sorted(path.name for path in tmp_path.glob("*.jsonl")) == ["worker-1.jsonl", "worker-2.jsonl"]
 
 
 async def test_a_process_that_was_killed_on_purpose_is_no_fault(order: WorkerOrder, tmp_path: Path) -> None:

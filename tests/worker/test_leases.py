@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from fairqueue import FairQueue, Lease, Limit, Message, NewMessage, RetryPolicy, Worker, current_lease
+from fairqueue import Lease, Limit, Message, NewMessage, RetryPolicy, current_lease
 from tests.conftest import MakeQueue
 from tests.support.fixtures import StartWorker
 from tests.support.processes import CANCELLED, ENDED, STARTED, Log
 from tests.support.proxy import Proxy, delay, hold_reply, lose_request
 from tests.support.waiting import eventually
-from tests.worker.running import all_done, running
+from tests.worker.running import all_done, running, steal
 
 SHORT: dict[str, Any] = {"clock": None, "visibility_timeout": 0.5, "reclaim_interval": 0.1}
 ALONE: dict[str, Any] = SHORT | {"reclaim_interval": 0}  # the test reclaims
@@ -232,17 +232,6 @@ async def test_a_thread_whose_lease_is_lost_can_see_it(make_queue: MakeQueue) ->
         assert await asyncio.to_thread(seen.wait, 10)
     assert await taken.complete() == "done"
     assert (await queue.stats()).totals.completed == 1
-
-
-async def steal(other: FairQueue[Any], worker: Worker[Any]) -> Lease[Any]:
-    """Takes the worker's message away: its lease expires as if no extend had arrived, and is claimed anew."""
-    (_, lease), *_ = [(task, lease) for task, lease in worker._running.items()]
-    message = lease.message
-    root = other.engine.calls.root
-    await other.engine.command("ZADD", f"{root}deadlines", "1", f"{message.tenant}\x1f{message.id}")
-    assert (await other.reclaim()).reclaimed == [(message.tenant, message.id)]
-    (taken,) = await other.claim()
-    return taken
 
 
 async def test_work_that_was_done_after_its_lease_was_lost_ends_a_message_nobody_took(
