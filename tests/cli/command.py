@@ -72,11 +72,16 @@ class Place:
 
     def call(self, command: str, *arguments: str, stdin: str = "") -> Done:
         """The same within this process, for tables of many cases: a process a case would take minutes."""
+        words = [command, f"--url={self.url}", f"--name={self.name}", *arguments]
+        return self.call_bare(*words, stdin=stdin)
+
+    def call_bare(self, *words: str, stdin: str = "") -> Done:
+        """The same with these words alone."""
         out, err, given = io.StringIO(), io.StringIO(), sys.stdin
         sys.stdin = io.StringIO(stdin)
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                status = main([command, f"--url={self.url}", f"--name={self.name}", *arguments])
+                status = main(words)
         finally:
             sys.stdin = given
         return Done(status, out.getvalue(), err.getvalue())

@@ -20,6 +20,7 @@ def test_a_whole_namespace(place: Place) -> None:
     assert (done.status, done.err) == (0, "")
     assert done.json == {
         "name": place.name,
+        "url": place.url,
         "ok": True,
         "checked": done.json["checked"],
         "findings": [],
@@ -28,7 +29,8 @@ def test_a_whole_namespace(place: Place) -> None:
         "eviction_policy": "noeviction",
         "settings_changed": None,
     }
-    assert place.run("doctor").out.endswith("entries: nothing found\n")
+    said = f"entries of {place.name} at {place.url}: nothing found\n"
+    assert place.run("doctor").out.endswith(said)
 
 
 async def test_a_leaked_slot_is_named_with_its_evidence(place: Place) -> None:
@@ -42,6 +44,15 @@ async def test_a_leaked_slot_is_named_with_its_evidence(place: Place) -> None:
     plain = place.run("doctor")
     assert plain.status == 1
     assert ["SLOTS", "found"] in [[row[0], row[-1]] for row in plain.lines]
+
+
+async def test_what_the_audit_meets_twice_is_said_once(place: Place) -> None:
+    async with place.async_queue() as queue:
+        await queue.enqueue(1, tenant="acme")
+        await faults.wrong_type(queue, "lane", "acme", "default")
+    found = place.run("doctor", "--json").json["findings"]
+    assert len(found) == len({tuple(one.values()) for one in found})
+    assert sum("string" in one["evidence"] for one in found) == 1
 
 
 async def test_fix_puts_it_right(place: Place) -> None:

@@ -72,6 +72,32 @@ def test_a_bad_namespace_is_wrong_use(place: Place) -> None:
     assert "expected name to be 1 to 64 ASCII letters" in done.error
 
 
+@pytest.mark.parametrize(
+    "words", [["stats"], ["enqueue", "1", "--tenant", "a"], ["worker", "os:getcwd"], ["server"]]
+)
+def test_a_wrong_variable_is_named(place: Place, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRQUEUE_URL", "ftp://host")
+    said = "the environment variable FAIRQUEUE_URL is wrong: expected url to have one of the schemes"
+    done = Place(place.directory, "ftp://host", place.name).run(*words)
+    assert (done.status, said in done.error) == (2, True), done
+    assert "FAIRQUEUE_URL" not in place.call("stats", "--url", "ftp://other").error
+
+
+@pytest.mark.parametrize(
+    ("name", "hidden"),
+    [("demo", {"--url", "--name"}), ("server", {"--name"}), ("bench", set()), ("stats", set())],
+)
+def test_options_that_play_no_part_are_not_shown(place: Place, name: str, hidden: set[str]) -> None:
+    shown = place.call_bare(name, "--help").out
+    assert {option for option in ("--url", "--name", "--json") if f"  {option} " not in shown} == hidden
+
+
+def test_the_help_of_bench_has_its_own_defaults(place: Place) -> None:
+    shown = " ".join(place.call_bare("bench", "--help").out.split())
+    assert "Default: a private, temporary one." in shown
+    assert "FAIRQUEUE_URL" not in shown
+
+
 def test_a_server_that_is_not_there_is_a_failure(place: Place) -> None:
     done = place.run("stats", "--url", f"unix://{place.directory}/no.sock")
     assert done.status == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fairqueue import Limit, NewMessage
 from tests.cli.command import Place
 
@@ -33,6 +35,7 @@ def test_one_tenant_and_its_queues(place: Place) -> None:
     fill(place)
     found = place.run("stats", "--tenant", "acme", "--json").json
     assert (found["tenant"], found["ready"], found["in_flight"]) == ("acme", 2, 2)
+    assert found["totals"]["claimed"] in (None, 3)  # not 0: three were claimed, whoever counts them
     (queue,) = found["queues"]
     assert (queue["queue"], queue["ready"], queue["blocked"]) == ("mail", 2, 2)
 
@@ -41,6 +44,7 @@ def test_plain_lines_elsewhere_than_on_a_terminal(place: Place) -> None:
     fill(place)
     rows = {row[0]: row[1] for row in place.run("stats").lines}
     assert (rows["name"], rows["ready"], rows["total enqueued"]) == (place.name, "3", "7")
+    assert (rows["url"], rows["total claimed"]) == (place.url, "3")
 
 
 def test_an_unknown_tenant_has_nothing(place: Place) -> None:
@@ -54,3 +58,13 @@ def test_without_a_url_the_queue_lives_in_the_current_directory(place: Place) ->
     assert (place.directory / ".fairqueue").is_dir()
     assert here.run("stats", "--json").json["ready"] == 1
     assert place.call("stats", "--json").json["ready"] == 0
+
+
+@pytest.mark.parametrize("command", ["stats", "doctor"])
+def test_where_no_queue_is_none_is_made(place: Place, command: str) -> None:
+    """Typed in the wrong directory."""
+    here = Place(place.directory, "", place.name)
+    done = here.run(command)
+    assert done.status == 1
+    assert f"there is no queue at embedded://{place.directory}/.fairqueue" in done.error
+    assert list(place.directory.iterdir()) == []

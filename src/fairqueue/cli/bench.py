@@ -8,7 +8,7 @@ import sys
 import click
 
 from fairqueue.bench import BenchOptions, run_bench
-from fairqueue.cli.options import Common, common
+from fairqueue.cli.options import SCHEMES, Common, common
 from fairqueue.cli.output import print_json, print_rows
 
 _DEFAULTS = BenchOptions()
@@ -28,7 +28,10 @@ _DEFAULTS = BenchOptions()
     metavar="C",
     help="Of the worker.",
 )
-@common
+@common(
+    url=f"The server: {SCHEMES}. Default: a private, temporary one.",
+    name=f'The namespace, for --url; default: "{_DEFAULTS.name}".',
+)
 def bench(common: Common, tenants: int, messages: int, limit: int, concurrency: int) -> None:
     """Measure enqueue, drain and latency, and what the server itself could do.
 

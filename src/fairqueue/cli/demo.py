@@ -21,12 +21,17 @@ from fairqueue.demo.options import DEFAULT_REPORT, DEFAULT_SECONDS, DEFAULT_WORK
 )
 @click.option("--workers", type=int, default=DEFAULT_WORKERS, show_default=True, help="Worker processes.")
 @click.option(
-    "--report", type=click.Path(path_type=Path), default=DEFAULT_REPORT, show_default=True, metavar="FILE"
+    "--report",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_REPORT,
+    show_default=True,
+    metavar="FILE",
+    help="Where the HTML report goes.",
 )
 @click.option(
     "--jobs", type=int, metavar="N", help="Of the log, spread evenly; default: what the time allows."
 )
-@common
+@common(url=None, name=None)
 def demo(common: Common, **asked: Any) -> int:
     """Replay a log of real jobs as FIFO, then fairly, killing a worker on the way.
 

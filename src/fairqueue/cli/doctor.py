@@ -57,26 +57,33 @@ def doctor(common: Common, fix: bool) -> int:
     if common.json:
         print_json(_as_json(common, found))
     else:
-        _print(found, fix)
+        _print(common, found, fix)
     return FAILED if found.left else 0
 
 
 async def _examine(common: Common, fix: bool) -> Diagnosis:
-    async with common.queue() as queue:
+    async with common.queue_that_exists() as queue:
         found = Diagnosis()
         report = await queue.audit(fix)
-        found.checked, found.findings = report.checked, list(report.findings)
+        found.checked, found.findings = report.checked, _once(report.findings)
         found.dirty = await dirty_groups(queue.engine)
         if fix and found.dirty:
             await queue.reconcile()
             found.dirty = await dirty_groups(queue.engine)
         # Only a second look tells whether it is right now.
-        found.left = (await queue.audit()).findings if fix and report.findings else report.findings
-        found.findings += [one for one in found.left if _known_by(one) not in map(_known_by, found.findings)]
+        found.left = _once((await queue.audit()).findings) if fix and found.findings else found.findings
+        found.findings = found.findings + [
+            one for one in found.left if _known_by(one) not in map(_known_by, found.findings)
+        ]
         info = await queue.engine.command("INFO")
         found.eviction_policy = str(info.get("maxmemory_policy", "noeviction"))
         found.changed = _last_change(queue.engine.settings.stored)
         return found
+
+
+def _once(findings: list[Finding]) -> list[Finding]:
+    """Each finding once: what is wrong with a lane shows at its tenant, and again when the lane itself is walked."""
+    return list(dict.fromkeys(findings))
 
 
 def _last_change(stored: dict[str, str]) -> tuple[str, str, datetime] | None:
@@ -100,6 +107,7 @@ def _as_json(common: Common, found: Diagnosis) -> dict[str, Any]:
     changed = found.changed
     return {
         "name": common.namespace,
+        "url": common.shown_url,
         "ok": not found.left,
         "checked": found.checked,
         "findings": [
@@ -116,7 +124,7 @@ def _as_json(common: Common, found: Diagnosis) -> dict[str, Any]:
     }
 
 
-def _print(found: Diagnosis, fix: bool) -> None:
+def _print(common: Common, found: Diagnosis, fix: bool) -> None:
     rows = [
         (one.check, one.subject, one.evidence, "fixed" if fixed else "found") for one, fixed in _states(found)
     ]
@@ -127,7 +135,8 @@ def _print(found: Diagnosis, fix: bool) -> None:
     if found.changed:
         what, by, at = found.changed
         print_line(f"settings last changed: {what}, by {by}, at {at:%Y-%m-%d %H:%M:%S} UTC")
-    print_line(f"checked {found.checked} entries: {_verdict(found, fix)}")
+    where = f"{common.namespace} at {common.shown_url}"
+    print_line(f"checked {found.checked} entries of {where}: {_verdict(found, fix)}")
 
 
 def _verdict(found: Diagnosis, fix: bool) -> str:

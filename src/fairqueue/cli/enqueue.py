@@ -18,7 +18,7 @@ from fairqueue.errors import FairQueueError, InvalidMessageError
 from fairqueue.limits import resolve_groups
 from fairqueue.message import Enqueued, NewMessage
 from fairqueue.queue import FairQueue
-from fairqueue.validation import shown
+from fairqueue.validation import expected, shown
 
 FIELDS: Final = (
     "payload",
@@ -119,12 +119,20 @@ def _message(number: int | None, fields: dict[str, Any]) -> NewMessage[Any]:
         raise _bad_line(number, str(error)) from error
 
 
-def _instant(value: object) -> object:
-    """An ISO 8601 text as an instant; anything else as it is, to be refused with the others."""
+def _instant(value: object) -> datetime:
+    """An ISO 8601 text with a zone as an instant: what a line can say, not what Python calls it."""
     try:
-        return datetime.fromisoformat(value) if isinstance(value, str) else value
+        found = datetime.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:
-        return value
+        found = None
+    if found is None or found.utcoffset() is None:
+        raise expected(
+            "at",
+            "an ISO 8601 time with its zone, such as '2030-01-31T12:00:00+00:00'",
+            value,
+            error=InvalidMessageError,
+        )
+    return found
 
 
 async def _send(common: Common, messages: list[tuple[int | None, NewMessage[Any]]]) -> list[Enqueued]:

@@ -14,8 +14,22 @@ from fairqueue.runner import stop_signals
 
 
 @click.command()
-@click.option("--reclaim-interval", type=float, default=5, show_default=True, metavar="SECONDS")
-@click.option("--reconcile-interval", type=float, default=60, show_default=True, metavar="SECONDS")
+@click.option(
+    "--reclaim-interval",
+    type=float,
+    default=5,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between looks for expired leases; 0: never.",
+)
+@click.option(
+    "--reconcile-interval",
+    type=float,
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between repairs of slots; 0: never.",
+)
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
 @common
 def maintain(common: Common, reclaim_interval: float, reconcile_interval: float, log_level: str) -> None:

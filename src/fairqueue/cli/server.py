@@ -10,16 +10,17 @@ import click
 from fairqueue import embedded
 from fairqueue.cli.options import Common, common
 from fairqueue.cli.output import print_json, print_line
-from fairqueue.config import parse_url
 from fairqueue.errors import ConfigurationError
-from fairqueue.queue import resolved_url
 from fairqueue.runner import stop_signals
 
 LOOK_SECONDS = 1.0
 
 
 @click.command()
-@common
+@common(
+    url="The directory: embedded:///path. Default: $FAIRQUEUE_URL, else .fairqueue in the current directory.",
+    name=None,
+)
 def server(common: Common) -> None:
     """Run the embedded server of a directory until SIGTERM or SIGINT, and print its URL.
 
@@ -27,7 +28,7 @@ def server(common: Common) -> None:
     name the directory start its server by themselves: this keeps it running while none of them is there, and
     starts it again should it die. --name plays no part.
     """
-    url = parse_url(resolved_url(common.url))
+    url = common.address
     if url.scheme != "embedded":
         raise ConfigurationError(f"expected --url to be embedded:// with the path of a directory, got {url}")
     asyncio.run(_serve(common, url.path))

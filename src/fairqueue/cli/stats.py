@@ -18,7 +18,10 @@ from fairqueue.cli.output import print_json, print_rows
 @click.option("--tenant", metavar="TENANT", help="One tenant instead of the namespace, and its queues.")
 @common
 def stats(common: Common, tenant: str | None) -> None:
-    """Count what is ready, delayed, in flight, dead and blocked."""
+    """Count what is ready, delayed, in flight, dead and blocked, and what happened so far.
+
+    A queue that is not there is said to be missing, not made.
+    """
     found = asyncio.run(_look(common, tenant))
     if common.json:
         print_json(found)
@@ -28,11 +31,12 @@ def stats(common: Common, tenant: str | None) -> None:
 
 
 async def _look(common: Common, tenant: str | None) -> dict[str, Any]:
-    async with common.queue() as queue:
-        found = {"name": queue.name, **asdict(await queue.stats(tenant))}
+    async with common.queue_that_exists() as queue:
+        found = {"name": queue.name, "url": common.shown_url, **asdict(await queue.stats(tenant))}
         if tenant is None:
             found["workers"] = [asdict(worker) async for worker in queue.workers()]
         else:
+            found["totals"]["claimed"] = found["totals"]["claimed"] or None  # counted for the namespace alone
             found["queues"] = [asdict(one) async for one in queue.queues(tenant)]
         return found
 
@@ -40,7 +44,7 @@ async def _look(common: Common, tenant: str | None) -> dict[str, Any]:
 def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in found.items():
         if name == "totals":
-            yield from ((f"total {total}", f"{count}") for total, count in value.items())
+            yield from ((f"total {total}", _text(count)) for total, count in value.items())
         elif name == "workers":
             yield "workers", f"{len(value)}"
         elif name == "queues":

@@ -12,7 +12,6 @@ import click
 from fairqueue.cli.logs import LEVELS, log_to_stderr
 from fairqueue.cli.options import Common, common
 from fairqueue.cli.target import load_handler
-from fairqueue.config import parse_url
 from fairqueue.errors import ConfigurationError
 from fairqueue.queue import resolved_url
 from fairqueue.runner import LAST_STEPS, Lifeline, Supervisor, WorkerSettings, run_worker
@@ -82,8 +81,22 @@ class _Order:
 @click.option(
     "--visibility-timeout", type=float, default=30, show_default=True, metavar="SECONDS", help="Of leases."
 )
-@click.option("--reclaim-interval", type=float, default=5, show_default=True, metavar="SECONDS")
-@click.option("--reconcile-interval", type=float, default=60, show_default=True, metavar="SECONDS")
+@click.option(
+    "--reclaim-interval",
+    type=float,
+    default=5,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between looks for expired leases; 0: never.",
+)
+@click.option(
+    "--reconcile-interval",
+    type=float,
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between repairs of slots; 0: never.",
+)
 @click.option("--worker-name", metavar="TEXT", help="In lists of workers; drawn unless given.")
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
 @click.option("--lifeline", type=int, hidden=True)
@@ -111,8 +124,7 @@ def _work(common: Common, order: _Order, lifeline: int | None) -> int:
 
 
 def _supervise(common: Common, order: _Order, processes: int) -> int:
-    url = resolved_url(common.url)
-    parsed = parse_url(url)
+    url, parsed = resolved_url(common.url), common.address
     if parsed.scheme == "embedded" and parsed.path is None:
         raise ConfigurationError("expected --url to be a server that processes can share, got embedded://")
     environment = os.environ | {"FAIRQUEUE_URL": url}
