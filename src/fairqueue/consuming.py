@@ -26,6 +26,7 @@ _log = logging.getLogger("fairqueue")
 SETTLE_CHUNK = 500
 MAX_ROUNDS = 10_000  # of a claim that is told to look again: each round parks up to 200 lanes for good
 _CLOSE_SECONDS = 1.0  # that close() may take to give back what lost claims took
+_FRESHENINGS = 3  # of leases whose answer came late; a server that slow is the caller's to judge
 BURIAL = 1.0  # seconds a claim waits until what it could not decode is among the dead letters
 IDLE_LOOK = 1.0  # seconds after which an idle waiter looks by itself, should a wake-up have been lost
 
@@ -98,24 +99,25 @@ class Consumer(Generic[P]):
         self, requests: Sequence[tuple[Lease[Any], Settlement]], options: ClaimOptions
     ) -> tuple[list[Outcome], list[Lease[P]]]:
         """Settles and claims, both in one round trip."""
-        asked = time.monotonic()
         task = self._start(self._exchange(requests, options))
         try:
             outcomes, leases = await asyncio.shield(task)
-            return outcomes, await self._still_ours(leases, asked)
+            return outcomes, await self._still_ours(leases)
         except asyncio.CancelledError:
             self._start(self._give_back(task))
             raise
 
-    async def _still_ours(self, leases: list[Lease[P]], asked: float) -> list[Lease[P]]:
+    async def _still_ours(self, leases: list[Lease[P]]) -> list[Lease[P]]:
         """What was asked for long ago may have expired, and be somebody else's, before anybody read the answer.
 
         The process was frozen, say, or its event loop blocked. Nobody kept these leases alive meanwhile.
         """
-        while leases and time.monotonic() - asked > leases[0].visibility_ms / 1000 / 2:
-            asked = time.monotonic()
+        for _ in range(_FRESHENINGS):
+            aged = [lease for lease in leases if not lease.sure_for(lease.visibility_ms / 1000 / 2)]
+            if not aged:
+                break
             try:
-                await self.extend(leases)
+                await self.extend(aged)
             except FairQueueError:
                 break  # away again: handed over, to be extended when it is back
             leases = [lease for lease in leases if not lease.lost.is_set()]
@@ -127,8 +129,9 @@ class Consumer(Generic[P]):
         batches = self._batches(requests)
         for batch in batches[1:]:
             await self._send(batch)
+        asked_at = time.monotonic()
         claimed = await self._claim_round(options, batches[0] if batches else None)
-        leases = await self._hand_over(claimed, options)
+        leases = await self._hand_over(claimed, options, asked_at)
         mended: set[str] = set()
         for _ in range(MAX_ROUNDS):
             dirty = set(claimed.dirty) - mended
@@ -141,13 +144,14 @@ class Consumer(Generic[P]):
                 break
             if leases and (not claimed.again or len(leases) >= options.n):
                 break
+            asked_at = time.monotonic()
             try:
                 claimed = await self._claim_round(options.of(options.n - len(leases)), None)
             except FairQueueError:
                 if not leases:
                     raise
                 break  # what came before the trouble is handed over
-            leases += await self._hand_over(claimed, options)
+            leases += await self._hand_over(claimed, options, asked_at)
         return [_answer(lease, asked) for lease, asked in requests], leases
 
     def _mend_aside(self, dirty: set[str]) -> None:
@@ -197,15 +201,15 @@ class Consumer(Generic[P]):
             raise answer
         return cast("Claimed", answer)
 
-    async def _hand_over(self, claimed: Claimed, options: ClaimOptions) -> list[Lease[P]]:
+    async def _hand_over(self, claimed: Claimed, options: ClaimOptions, asked_at: float) -> list[Lease[P]]:
         """Leases with decoded messages. An unreadable one goes to the dead letters; the others of its batch run."""
         leases: list[Lease[P]] = []
         unreadable: list[tuple[Lease[Any], Settlement]] = []
         for message in claimed.messages:
             try:
-                leases.append(self._lease(message, self._decoded(message), options))
+                leases.append(self._lease(message, self._decoded(message), options, asked_at))
             except BodyError as error:
-                lease: Lease[Any] = self._lease(message, self._bare(message), options)
+                lease: Lease[Any] = self._lease(message, self._bare(message), options, asked_at)
                 unreadable.append((lease, Settlement("dead", reason="undecodable", text=str(error))))
                 _log.error("message %r of %r cannot be decoded: %s", message.id, message.tenant, error)
         if unreadable:
@@ -222,9 +226,17 @@ class Consumer(Generic[P]):
     def _bare(self, claimed: ClaimedMessage) -> Message[Any]:
         return message_of(claimed.id, claimed.header, {}, None)
 
-    def _lease(self, claimed: ClaimedMessage, message: Message[Any], options: ClaimOptions) -> Lease[Any]:
+    def _lease(
+        self, claimed: ClaimedMessage, message: Message[Any], options: ClaimOptions, asked_at: float
+    ) -> Lease[Any]:
         return Lease(
-            self, message, claimed.token, from_ms(claimed.deadline), options.visibility_ms, options.consumer
+            self,
+            message,
+            claimed.token,
+            from_ms(claimed.deadline),
+            options.visibility_ms,
+            options.consumer,
+            asked_at,
         )
 
     async def _give_back(self, task: asyncio.Task[tuple[list[Outcome], list[Lease[P]]]]) -> None:
@@ -239,12 +251,14 @@ class Consumer(Generic[P]):
         """Extends all to their full visibility timeout; a lost lease is marked."""
         for (visibility_ms, consumer), group in _by_timeout(leases).items():
             named = [(lease.message.tenant, lease.message.id, lease.token) for lease in group]
+            asked_at = time.monotonic()
             deadlines = await self._engine.run(self._engine.calls.extend(named, visibility_ms, consumer))
             for lease, deadline in zip(group, deadlines, strict=True):
                 if deadline is None:
                     lease.lost.set()
                 else:
                     lease.deadline = from_ms(deadline)
+                    lease.renewed(asked_at)
         return ["lost" if lease.lost.is_set() else "extended" for lease in leases]
 
     def retry_delay_ms(self, attempt: int, error: BaseException | None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -75,7 +76,17 @@ class Lease(Generic[P]):
         ...     await lease.complete()
     """
 
-    __slots__ = ("_desk", "consumer", "deadline", "lost", "message", "settlement", "token", "visibility_ms")
+    __slots__ = (
+        "_desk",
+        "consumer",
+        "deadline",
+        "lost",
+        "message",
+        "settlement",
+        "sure_until",
+        "token",
+        "visibility_ms",
+    )
 
     def __init__(
         self,
@@ -85,6 +96,7 @@ class Lease(Generic[P]):
         deadline: datetime,
         visibility_ms: int,
         consumer: str,
+        asked_at: float,
     ) -> None:
         self._desk = desk
         self.message = message
@@ -94,6 +106,8 @@ class Lease(Generic[P]):
         self.consumer = consumer
         self.lost = threading.Event()
         self.settlement: Settlement | None = None
+        self.sure_until = 0.0
+        self.renewed(asked_at)
 
     def __repr__(self) -> str:
         return f"<Lease {self.message.tenant!r}/{self.message.id!r} attempt {self.message.attempt} until {self.deadline}>"
@@ -102,6 +116,14 @@ class Lease(Generic[P]):
     def settled(self) -> bool:
         """Its end is known: there is nothing left to extend or settle."""
         return self.settlement is not None and self.settlement.outcome is not None
+
+    def renewed(self, asked_at: float) -> None:
+        """The server gave a whole visibility timeout, some time after it was asked at this monotonic instant."""
+        self.sure_until = asked_at + self.visibility_ms / 1000
+
+    def sure_for(self, seconds: float = 0) -> bool:
+        """By our own clock nobody can take the message for so long. Afterwards only the server knows."""
+        return not self.lost.is_set() and time.monotonic() + seconds < self.sure_until
 
     async def extend(self) -> datetime:
         """Moves the deadline to now + the visibility timeout and returns it; revives an expired lease nobody reclaimed.

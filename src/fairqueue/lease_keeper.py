@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -112,17 +113,21 @@ class LeaseKeeper:
             chunk = kept[start : start + _CHUNK]
             named = [(lease.message.tenant, lease.message.id, lease.token) for lease, _ in chunk]
             call = self._engine.calls.extend(named, self._visibility_ms, chunk[0][0].consumer)
+            asked_at = time.monotonic()
             try:
                 deadlines = await connection.run(call)
             except FairQueueError as error:
                 _log.warning("leases could not be extended, trying again: %s", error)
                 continue
             for (lease, lost), deadline in zip(chunk, deadlines, strict=True):
-                self._note(lease, lost, deadline)
+                self._note(lease, lost, deadline, asked_at)
 
-    def _note(self, lease: Lease[Any], lost: Callable[[], None], deadline: int | None) -> None:
+    def _note(
+        self, lease: Lease[Any], lost: Callable[[], None], deadline: int | None, asked_at: float
+    ) -> None:
         if deadline is not None:
             lease.deadline = from_ms(deadline)
+            lease.renewed(asked_at)
             return
         with self._lock:
             if self._kept.pop(id(lease), None) is None or lease.settlement is not None:

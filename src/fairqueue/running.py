@@ -13,6 +13,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from fairqueue.errors import FairQueueError, LeaseLostError
 from fairqueue.lease import Lease, Settlement, described
 from fairqueue.message import Message
 from fairqueue.outcomes import DeadLetterNow, Release, Retry
@@ -21,6 +22,7 @@ T = TypeVar("T")
 Handler = Callable[[Message[Any]], Awaitable[Any] | Any]
 
 _log = logging.getLogger("fairqueue")
+_ASK_AGAIN = 0.5  # seconds until a server that is away is asked once more whether a message is still ours
 _current: contextvars.ContextVar[Lease[Any]] = contextvars.ContextVar("fairqueue_lease")
 
 
@@ -91,8 +93,16 @@ def _deliver(
         loop.call_soon_threadsafe(put)
 
 
+class _NotSure(Exception):  # noqa: N818 - not an error: the server is asked, and then it is tried again
+    """By our own clock the lease may have expired while its handler waited for its turn."""
+
+
 class Runner:
-    """Runs the handler for leases. ``timeout`` seconds, or None, is the most one run may take."""
+    """Runs the handler for leases. ``timeout`` seconds, or None, is the most one run may take.
+
+    No handler starts under a lease that may have expired by our own clock: the process may have been frozen, the
+    event loop blocked or the threads starved since it was claimed or extended. Then the server is asked first.
+    """
 
     def __init__(self, handler: Handler, timeout: float | None) -> None:
         self._handler = handler
@@ -102,12 +112,39 @@ class Runner:
             getattr(handler, "__call__", None)  # noqa: B004 - an object whose __call__ is a coroutine function
         )
 
-    async def run(self, lease: Lease[Any]) -> Settlement:
-        """How the message is to be settled. A cancelled run raises: whoever cancelled knows why."""
+    async def run(self, lease: Lease[Any]) -> Settlement | None:
+        """How the message is to be settled; None: it is not ours any more, and its handler was not started.
+
+        A cancelled run raises: whoever cancelled knows why.
+        """
         _current.set(lease)
+        while await self._is_ours(lease):
+            with contextlib.suppress(_NotSure):
+                return await self._run(lease)
+        message = lease.message
+        _log.warning(
+            "message %r of tenant %r was lost before its handler started", message.id, message.tenant
+        )
+        return None
+
+    async def _is_ours(self, lease: Lease[Any]) -> bool:
+        """Extends a lease that may have expired. While the server is away nobody knows: the handler waits."""
+        while not lease.sure_for() and not lease.lost.is_set():
+            try:
+                await lease.extend()
+            except LeaseLostError:
+                break
+            except FairQueueError as error:
+                _log.warning("message %r waits: nobody knows whose it is: %s", lease.message.id, error)
+                await asyncio.sleep(_ASK_AGAIN)
+        return not lease.lost.is_set()
+
+    async def _run(self, lease: Lease[Any]) -> Settlement:
         try:
             async with asyncio.timeout(self._timeout):
                 await self._call(lease)
+        except _NotSure:
+            raise
         except Retry as signal:
             return lease.failure(signal.reason or "the handler asked for a retry", signal.delay_ms)
         except Release as signal:
@@ -129,9 +166,15 @@ class Runner:
         if self.is_async:
             await self._handler(lease.message)
             return
-        result = await self._threads.run(lambda: self._handler(lease.message))
+        result = await self._threads.run(lambda: self._start(lease))
         if inspect.isawaitable(result):  # a plain function that returns a coroutine
             await result
+
+    def _start(self, lease: Lease[Any]) -> Any:
+        """In the thread: it may have come to its turn long after it was asked for."""
+        if not lease.sure_for():
+            raise _NotSure
+        return self._handler(lease.message)
 
     def _failed(self, lease: Lease[Any], error: BaseException) -> Settlement:
         message = lease.message

@@ -278,6 +278,9 @@ class Worker(Generic[P]):
 
     async def _work(self, lease: Lease[P]) -> None:
         settlement = await self._runner.run(lease)
+        if settlement is None:  # it was never started
+            self._keeper.drop(lease)
+            return
         if lease.settlement is not None:
             settlement = lease.settlement  # the handler has settled it itself
         # Done work whose lease was lost still ends the message if nobody has taken it since.

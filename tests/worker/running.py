@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -55,5 +56,5 @@ async def steal(other: FairQueue[Any], worker: Worker[Any]) -> Lease[Any]:
     assert reclaim.decode(reclaimed) == (1, [(tenant, id)], [])
     answer = claim.decode(claimed)
     streams.answered(stream, options.n, len(answer.messages))
-    (taken,) = await other.consumer._hand_over(answer, options)
+    (taken,) = await other.consumer._hand_over(answer, options, time.monotonic())
     return taken
