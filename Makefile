@@ -26,26 +26,26 @@ help: ## this list
 	@echo "A new .venv uses the first Python >= 3.11 on PATH; make PYTHON=/path/to/python3 chooses another."
 
 demo: $(VENV)/.stamp-run ## a real log replayed, FIFO against fair, a worker killed on the way; writes a report
-	@$(BUDGET) $(DEMO_BUDGET) $(PY) -m fairqueue demo
+	@$(BUDGET) DEMO_BUDGET $(DEMO_BUDGET) $(PY) -m fairqueue demo
 
 test: $(VENV)/.stamp-dev ## the suite, on real servers it starts itself; many tests wait, so twice as many run as there are cores
-	@$(BUDGET) $(TEST_BUDGET) $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --timeout 120 tests --ignore tests/faults
+	@$(BUDGET) TEST_BUDGET $(TEST_BUDGET) $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --timeout 120 tests --ignore tests/faults
 
 faults: $(VENV)/.stamp-dev ## a fault at every command of every script, and the faults that people have reported elsewhere
-	@$(BUDGET) $(FAULTS_BUDGET) $(PY) -m pytest -q -n 2 --dist loadfile --timeout 300 tests/faults
+	@$(BUDGET) FAULTS_BUDGET $(FAULTS_BUDGET) $(PY) -m pytest -q -n 2 --dist loadfile --timeout 300 tests/faults
 
-check: $(VENV)/.stamp-dev ## format, lint, types, layers, Lua
+check: $(VENV)/.stamp-dev ## format, lint, types, layers, Lua; for root on Debian it installs lua-check if that is missing
 	@tools/need_luacheck.sh
-	@$(BUDGET) $(CHECK_BUDGET) $(PY) tools/check.py
+	@$(BUDGET) CHECK_BUDGET $(CHECK_BUDGET) $(PY) tools/check.py
 
 guards: $(VENV)/.stamp-dev ## each guard of the engine with its counter-proof, as a table
-	@$(BUDGET) $(GUARDS_BUDGET) $(PY) -m tests.guards
+	@$(BUDGET) GUARDS_BUDGET $(GUARDS_BUDGET) $(PY) -m tests.guards
 
 bench: $(VENV)/.stamp-run ## messages a second on this machine
-	@$(BUDGET) $(BENCH_BUDGET) $(PY) -m fairqueue bench
+	@$(BUDGET) BENCH_BUDGET $(BENCH_BUDGET) $(PY) -m fairqueue bench
 
 test-pythons: $(VENV)/.stamp-dev ## unit tests and a smoke test on every Python >= 3.11 at hand, from a built wheel
-	@$(BUDGET) $(PYTHONS_BUDGET) $(PY) tools/test_pythons.py
+	@$(BUDGET) PYTHONS_BUDGET $(PYTHONS_BUDGET) $(PY) tools/test_pythons.py
 
 clean: ## removes what was built and cached; the virtual environment and your data stay
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache fairqueue-report.html
@@ -56,11 +56,11 @@ distclean: clean ## clean, and the virtual environments too
 
 # A stamp says what was installed. It is older than pyproject.toml, or than the interpreter: it is done again.
 $(VENV)/.stamp-run: pyproject.toml tools/setup.sh $(PY)
-	@$(PY) tools/budget.py "set-up" $(SETUP_BUDGET) tools/setup.sh $(VENV) .
+	@$(PY) tools/budget.py "set-up" SETUP_BUDGET $(SETUP_BUDGET) tools/setup.sh $(VENV) .
 	@touch $@
 
 $(VENV)/.stamp-dev: pyproject.toml tools/setup.sh $(PY)
-	@$(PY) tools/budget.py "set-up" $(SETUP_BUDGET) tools/setup.sh $(VENV) ".[dev]"
+	@$(PY) tools/budget.py "set-up" SETUP_BUDGET $(SETUP_BUDGET) tools/setup.sh $(VENV) ".[dev]"
 	@touch $@ $(VENV)/.stamp-run
 
 $(PY):

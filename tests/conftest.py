@@ -12,8 +12,14 @@ import pytest
 from fairqueue import FairQueue
 from fairqueue.embedded import start_sync
 from fairqueue.testing import ManualClock, assert_whole
+from tests.support.told_at_once import tell_at_once
 
 _names = itertools.count(1)
+
+
+@pytest.hookimpl(trylast=True)  # pytest's own reporter has to be there
+def pytest_configure(config: pytest.Config) -> None:
+    tell_at_once(config)
 
 
 @pytest.fixture(scope="session")

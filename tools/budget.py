@@ -1,4 +1,6 @@
-"""Runs a command within a budget of seconds: `budget.py NAME SECONDS COMMAND...`.
+"""Runs a command within a budget of seconds: `budget.py NAME VARIABLE SECONDS COMMAND...`.
+
+VARIABLE is the variable of make that sets the budget: whoever runs out of it is told how to get more.
 
 Exits with the command's status, or with 124 when the budget ran out. The command gets a process group of
 its own, so that ending it ends what it started too; an interrupt from the keyboard is passed on to it.
@@ -18,7 +20,7 @@ OUT_OF_BUDGET = 124
 ENDINGS = ((signal.SIGINT, 10), (signal.SIGTERM, 10), (signal.SIGKILL, None))
 
 
-def main(name: str, seconds: float, command: list[str]) -> int:
+def main(name: str, variable: str, seconds: float, command: list[str]) -> int:
     """Runs the command; its status as a shell would give it, 124 when it was ended for its budget."""
     # A group in the background may not set up the terminal; progress bars do, and would be stopped for it.
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -27,7 +29,8 @@ def main(name: str, seconds: float, command: list[str]) -> int:
     try:
         status = process.wait(seconds)
     except subprocess.TimeoutExpired:
-        print(f"\n{name}: over its budget of {seconds:g} s, ending it", file=sys.stderr, flush=True)
+        more = f"for more time on a slow or busy machine: make {variable}={2 * seconds:g}"
+        print(f"\n{name}: over its budget of {seconds:g} s, ending it ({more})", file=sys.stderr, flush=True)
         _end(process)
         return OUT_OF_BUDGET
     return status if status >= 0 else 128 - status
@@ -58,4 +61,4 @@ def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], float(sys.argv[2]), sys.argv[3:]))
+    sys.exit(main(sys.argv[1], sys.argv[2], float(sys.argv[3]), sys.argv[4:]))

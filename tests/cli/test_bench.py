@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairqueue import Limit
-from fairqueue.bench.meters import percentile
+from fairqueue import Limit, NewMessage
 from tests.cli.command import Place
 
 
@@ -47,6 +46,10 @@ def test_a_namespace_with_messages_is_refused_and_keeps_its_settings(place: Plac
         assert queue.limits.get("org", "x").limit == 3
 
 
-@pytest.mark.parametrize(("share", "value"), [(0.5, 2), (0.99, 4), (1, 4), (0.0, 1)])
-def test_percentile_is_a_value_that_was_measured(share: float, value: float) -> None:
-    assert percentile([4, 1, 3, 2], share) == value
+async def test_round_trips_are_exchanges_however_many_messages_go_together(place: Place) -> None:
+    async with place.async_queue() as queue:
+        await queue.enqueue(1, tenant="acme")
+        before = queue.engine.connection.round_trips
+        await queue.enqueue_many(NewMessage(n, tenant="acme") for n in range(100))
+        await queue.enqueue(1, tenant="acme")
+        assert queue.engine.connection.round_trips == before + 2

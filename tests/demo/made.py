@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import IO
+
+from rich.console import Console
 
 from fairqueue.demo.plan import Plan, PlannedJob
 from fairqueue.demo.result import Delivery, JobRecord, Kill, QueueFacts, Replay
+
+
+def console(out: IO[str], *, terminal: bool, term: str = "xterm", width: int = 80) -> Console:
+    """One that does not look at the terminal, or the variables, of whoever runs the tests."""
+    return Console(file=out, force_terminal=terminal, width=width, _environ={"TERM": term})
+
 
 CLEAN = QueueFacts(reclaimed=0, healed=0, freed_late=0, held=0, findings=())
 

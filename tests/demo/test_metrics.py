@@ -1,51 +1,16 @@
 from __future__ import annotations
 
-import math
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fairqueue.demo.metrics import figures, jain, percentile, small_tenants
+from fairqueue.demo.metrics import figures, percentile_if_any, small_tenants
 from fairqueue.demo.result import JobRecord, Kill
+from fairqueue.fairness import jain_index
 from tests.demo.made import job, ran, replay
-
-positive = st.floats(min_value=1e-6, max_value=1e6)
-
-
-@pytest.mark.parametrize(
-    ("part", "wanted"), [(0, 1), (0.1, 1), (0.2, 1), (0.21, 2), (0.5, 3), (0.95, 5), (1, 5)]
-)
-def test_a_percentile_is_the_smallest_value_that_that_part_does_not_exceed(
-    part: float, wanted: float
-) -> None:
-    assert percentile([5, 3, 1, 4, 2], part) == wanted
 
 
 def test_there_is_no_percentile_of_nothing() -> None:
-    assert percentile([], 0.5) is None
-
-
-@given(st.lists(positive, min_size=1), st.floats(min_value=0, max_value=1))
-def test_at_least_that_part_of_the_values_is_at_or_below_the_percentile(
-    values: list[float], part: float
-) -> None:
-    found = percentile(values, part)
-    assert found in values
-    assert sum(value <= found for value in values) >= math.floor(part * len(values))
-
-
-def test_jain_is_one_for_equals_and_one_part_in_n_for_a_monopoly() -> None:
-    assert jain([3, 3, 3]) == pytest.approx(1)
-    assert jain([0, 0, 5, 0]) == pytest.approx(1 / 4)
-    assert jain([2, 1]) == pytest.approx(9 / 10)
-    assert jain([]) == jain([0, 0]) == 1
-
-
-@given(st.lists(positive, min_size=1, max_size=50), positive)
-def test_jain_lies_between_and_does_not_depend_on_the_unit(values: list[float], unit: float) -> None:
-    assert 1 / len(values) - 1e-9 <= jain(values) <= 1 + 1e-9
-    assert jain([value * unit for value in values]) == pytest.approx(jain(values))
+    assert percentile_if_any([], 0.5) is None
+    assert percentile_if_any([3, 1, 2], 0.5) == 2
 
 
 def test_a_tenant_is_small_up_to_its_equal_share() -> None:
@@ -72,7 +37,7 @@ def test_waits_and_shares_are_those_of_each_class() -> None:
 
 def test_the_jain_index_is_over_the_part_of_its_time_that_each_tenant_runs() -> None:
     records = [ran(job(1, "a"), 0), ran(job(2, "b"), 3)]  # a runs all its time, b one second of four
-    assert figures(replay(records)).jain == pytest.approx(jain([1, 0.25]))
+    assert figures(replay(records)).jain == pytest.approx(jain_index([1, 0.25]))
 
 
 def test_a_few_milliseconds_of_a_very_short_job_do_not_weigh() -> None:

@@ -2,17 +2,24 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from fairqueue.demo import DemoOptions
 from fairqueue.demo.result import JobRecord, Kill, QueueFacts, Replay
 from fairqueue.demo.table import as_json, print_table, rows
-from fairqueue.demo.words import describe_plan, describe_untold, seconds, verdict
+from fairqueue.demo.words import (
+    describe_kill,
+    describe_plan,
+    describe_taken_back,
+    describe_untold,
+    seconds,
+    verdict,
+)
 from fairqueue.errors import ConfigurationError
-from tests.demo.made import job, plan, ran, replay
+from tests.demo.made import console, job, plan, ran, replay
 
 FACTS = QueueFacts(reclaimed=5, healed=2, freed_late=1, held=0, findings=())
 
@@ -28,7 +35,7 @@ def replays() -> list[Replay]:
 
 def printed(replays: list[Replay], *, terminal: bool) -> str:
     out = io.StringIO()
-    print_table(Console(file=out, force_terminal=terminal, width=80), replays)
+    print_table(console(out, terminal=terminal), replays)
     return out.getvalue()
 
 
@@ -49,6 +56,13 @@ def test_every_row_is_whole_on_a_terminal_and_elsewhere(replays: list[Replay]) -
         assert all(row.label in text for row in rows(replays))
         assert ("\x1b[" in text) == terminal
         assert text.isascii() or terminal
+
+
+def test_a_terminal_that_can_only_print_gets_plain_ascii(replays: list[Replay]) -> None:
+    out = io.StringIO()
+    print_table(console(out, terminal=True, term="dumb"), replays)
+    assert out.getvalue().isascii()
+    assert "\x1b" not in out.getvalue()
 
 
 def test_the_json_has_plain_numbers(replays: list[Replay]) -> None:
@@ -99,6 +113,24 @@ def test_a_job_ended_long_before_the_kill_or_elsewhere_may_not(kill: Kill) -> No
     found = replay([ran(job(2, "a"), 0, 3)], kill=kill)
     assert verdict(found) == ["fair: 1 jobs ran twice that the killed worker had no part in"]
     assert list(describe_untold([found])) == []
+
+
+def test_why_more_leases_came_back_than_handlers_began_again_is_said() -> None:
+    kill = Kill("worker-1", 4711, 1.0)
+    records = [ran(job(1, "a"), 0.5, 3, ends=[None, 4]), ran(job(2, "a"), 3)]
+    facts = QueueFacts(reclaimed=2, healed=0, freed_late=0, held=0, findings=())
+    (line,) = describe_taken_back([replay(records, kill=kill, facts=facts)])
+    assert line.startswith("fair: of 2 leases taken back 1 were of handlers that had begun; the other 1 ")
+    assert (
+        list(describe_taken_back([replay(records[:1], kill=kill, facts=replace(facts, reclaimed=1))])) == []
+    )
+
+
+def test_a_replay_without_a_kill_says_so() -> None:
+    (line,) = describe_kill([replay([ran(job(1, "a"), 0)])])
+    assert line.startswith("fair: no worker was killed: with so few jobs")
+    (line,) = describe_kill([replay([ran(job(1, "a"), 0)], kill=Kill("worker-1", 4711, 1.0))])
+    assert line.startswith("fair: worker-1 was ended by kill -9")
 
 
 def test_jobs_left_out_are_said() -> None:

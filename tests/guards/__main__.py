@@ -14,6 +14,10 @@ from tests.guards.catalogue import DOCS, all_proofs
 from tests.guards.runner import run
 from tests.guards.table import catalogue, printed
 
+HOW_TO_READ = (
+    "Runs each guard's test on the code as it is, then without the guard. One mark a run: . passes (the code as it "
+    "is), x fails (without the guard, as it must), ! breaks otherwise. The table follows."
+)
 HERE = Path(__file__).resolve().parent
 
 
@@ -23,6 +27,7 @@ def main(paths: list[str]) -> int:
         DOCS.write_text(catalogue(all_proofs()), encoding="utf-8")
         return 0
     started = time.monotonic()
+    print(HOW_TO_READ, flush=True)
     collected = run(paths or [str(HERE)])
     print(printed(collected))
     print(f"{time.monotonic() - started:.0f} s")

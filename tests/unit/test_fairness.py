@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairqueue.fairness import FairScheduler, bound, fairness_gap, jain_index
+from fairqueue.fairness import FairScheduler, bound, fairness_gap, jain_index, percentile
 
 
 def drained(scheduler: FairScheduler[Any], most: int = 10**6) -> list[Any]:
@@ -291,3 +291,26 @@ def test_jain_index_is_from_one_nth_to_one_and_has_no_unit(values: list[float], 
 def test_jain_index_refuses_what_is_no_share(value: float) -> None:
     with pytest.raises(ValueError, match=r"^expected values to be finite and not negative$"):
         jain_index([1, value])
+
+
+@pytest.mark.parametrize(
+    ("part", "wanted"), [(0, 1), (0.1, 1), (0.2, 1), (0.21, 2), (0.5, 3), (0.95, 5), (1, 5)]
+)
+def test_a_percentile_is_the_smallest_value_that_that_part_does_not_exceed(
+    part: float, wanted: float
+) -> None:
+    assert percentile([5, 3, 1, 4, 2], part) == wanted
+
+
+@given(st.lists(st.floats(min_value=1e-6, max_value=1e6), min_size=1), st.floats(min_value=0, max_value=1))
+def test_at_least_that_part_of_the_values_is_at_or_below_the_percentile(
+    values: list[float], part: float
+) -> None:
+    found = percentile(values, part)
+    assert found in values
+    assert sum(value <= found for value in values) >= math.floor(part * len(values))
+
+
+def test_there_is_no_percentile_of_nothing() -> None:
+    with pytest.raises(ValueError, match=r"^expected at least one value$"):
+        percentile([], 0.5)

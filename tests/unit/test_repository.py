@@ -166,6 +166,12 @@ def test_every_decision_is_in_the_index() -> None:
     assert [name for name in decisions if f"({name})" not in index] == []
 
 
+def test_every_decision_has_the_headings_that_the_index_names() -> None:
+    for path in (ROOT / "docs" / "adr").glob("[0-9]*.md"):
+        headings = re.findall(r"^## (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert {"Context", "Choice", "Consequences"} <= set(headings), path.name
+
+
 def test_every_make_target_explains_itself() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)

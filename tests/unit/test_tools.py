@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+
+import pytest
 
 from tests.support.waiting import eventually_sync
 
@@ -16,7 +19,7 @@ TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
 def budget(seconds: float, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(TOOLS / "budget.py"), "make it", str(seconds), *command],
+        [sys.executable, str(TOOLS / "budget.py"), "make it", "IT_BUDGET", str(seconds), *command],
         capture_output=True,
         text=True,
         check=False,
@@ -39,6 +42,7 @@ def test_a_budget_ends_the_command_and_what_it_started(tmp_path: Path) -> None:
     done = budget(5, sys.executable, "-c", code)
     assert done.returncode == 124
     assert "make it: over its budget of 5 s" in done.stderr
+    assert "make IT_BUDGET=10" in done.stderr
     started = [int(pid) for pid in pids.read_text().split()]
     assert len(started) == 2
     eventually_sync(lambda: not any(map(runs, started)), "the command and its child to be gone")
@@ -75,3 +79,33 @@ def test_a_local_that_one_script_uses_is_no_finding_and_one_that_none_uses_is_on
     ]
     told = [(found.path, found.line) for found in lint.worth_telling(findings, scripts)]
     assert told == [("a.lua", 2), ("b.lua", 3)]
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]])
+def test_a_failing_test_is_named_when_it_fails(tmp_path: Path, workers: list[str]) -> None:
+    """Before the run has ended: the last test never does."""
+    code = "import signal\ndef test_wrong(): assert 1 == 2\ndef test_hangs(): signal.pause()\n"
+    (tmp_path / "conftest.py").write_text(
+        "from tests.support.told_at_once import tell_at_once\n"
+        "import pytest\n"
+        "@pytest.hookimpl(trylast=True)\n"
+        "def pytest_configure(config): tell_at_once(config)\n"
+    )
+    (tmp_path / "test_it.py").write_text(code)
+    out = tmp_path / "out"
+    with out.open("w") as file:
+        run = subprocess.Popen(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers, str(tmp_path)],
+            stdout=file,
+            stderr=file,
+            cwd=tmp_path,
+            process_group=0,
+            env=os.environ | {"PYTHONPATH": str(TOOLS.parent)},
+        )
+    try:
+        eventually_sync(lambda: "assert 1 == 2" in out.read_text(), "the failure to be told")
+        assert "FAILED test_it.py::test_wrong (call): " in out.read_text()
+        assert run.poll() is None
+    finally:
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait(60)

@@ -73,6 +73,8 @@ class Connection:
         self._redis: Redis | None = None
         self._url = ""
         self._exchanges: set[asyncio.Task[Any]] = set()
+        self.round_trips = 0
+        """Exchanges begun so far, repetitions included; calls that went together are one."""
         self.away = False
         """Nothing has been answered since the last trouble."""
         self.lost_at: float | None = None
@@ -171,6 +173,7 @@ class Connection:
         from . import driver
 
         client = await self._client()
+        self.round_trips += 1
         if len(commands) == 1:
             return [await driver.send(client, commands[0])]
         return await driver.send_all(client, commands)

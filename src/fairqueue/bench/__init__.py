@@ -3,7 +3,7 @@
 =============  ==============================================================================================
 options.py     what to measure, checked when it is made
 measure.py     the four phases: enqueue one by one, in bulk, drain, latency
-meters.py      round trips of a client, time of a server's scripts, percentiles
+meters.py      time of a server's scripts, seconds, the server's version
 result.py      the figures, as JSON and as rows of a table
 =============  ==============================================================================================
 """

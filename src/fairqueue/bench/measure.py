@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairqueue import FairQueue, Limit, Message, NewMessage, Worker
-from fairqueue.bench.meters import RoundTrips, ScriptTime, Stopwatch, percentile, server_of
+from fairqueue.bench.meters import ScriptTime, Stopwatch, server_of
 from fairqueue.bench.options import PRIVATE_SERVER, BenchOptions
 from fairqueue.bench.result import BenchResult
 from fairqueue.codec import JsonCodec
 from fairqueue.errors import FairQueueError
+from fairqueue.fairness import percentile
 
 PAYLOAD_BYTES = 230
 _FILLER = "x" * (PAYLOAD_BYTES - len('{"n":0000000,"text":""}'))
@@ -153,14 +154,18 @@ async def _drain(queue: FairQueue[Any], options: BenchOptions) -> _Drained:
             worker.stop()
 
     worker = Worker(queue, handle, concurrency=options.concurrency)
-    before, trips = await ScriptTime.read(queue.engine), RoundTrips(queue.engine)
+    connection = (
+        queue.engine.connection
+    )  # an idle worker's blocking wait has another one: that is not counted
+    before, trips_before = await ScriptTime.read(queue.engine), connection.round_trips
     watch = Stopwatch()
     try:
         async with asyncio.timeout(60 + options.messages / SLOWEST_DRAIN):
             await worker.run(signals=False)
     except TimeoutError:
         raise FairQueueError(f"the drain did not end: {left:,} of {options.messages:,} left") from None
-    seconds, cpu_seconds, round_trips = watch.seconds, watch.cpu_seconds, trips.count
+    seconds, cpu_seconds = watch.seconds, watch.cpu_seconds
+    round_trips = connection.round_trips - trips_before
     scripts = (await ScriptTime.read(queue.engine)).since(before)
     await _check_drained(queue, left)
     return _Drained(seconds, cpu_seconds, scripts, round_trips)

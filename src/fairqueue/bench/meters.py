@@ -1,32 +1,12 @@
-"""What is read off while the work runs: a client's round trips, the time of a server's scripts, percentiles."""
+"""What is read off while the work runs: the time of a server's scripts, seconds, and what server it is."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from fairqueue._engine.engine import Engine
-
-T = TypeVar("T")
-
-
-class RoundTrips:
-    """Counts what a client sends and waits for; calls that go together count once.
-
-    The blocking wait of an idle worker has a connection of its own and is not counted.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self.count = 0
-        send = engine.connection.protected
-
-        async def counted(once: Callable[[], Awaitable[T]], patience: float | None = None) -> T:
-            self.count += 1
-            return await send(once, patience)
-
-        engine.connection.protected = counted  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +42,6 @@ class Stopwatch:
     def cpu_seconds(self) -> float:
         """Of this process, all its threads."""
         return time.process_time() - self._cpu
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of all values does not exceed.
-
-    >>> percentile([3, 1, 2, 4], 0.5)
-    2
-    """
-    ordered = sorted(values)
-    return ordered[max(0, min(len(ordered), -int(-len(ordered) * share // 1)) - 1)]
 
 
 async def server_of(engine: Engine) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from fairqueue.demo.metrics import percentile, small_tenants, waits
+from fairqueue.demo.metrics import percentile_if_any, small_tenants, waits
 from fairqueue.demo.result import JobRecord, Replay
 from fairqueue.demo.svg import Axis, Line, Point, chart, linear_axis, log_seconds_axis
 
@@ -64,7 +64,7 @@ def _bins(records: Sequence[JobRecord], span: float) -> list[tuple[float, list[f
 
 def _pieces(bins: Sequence[tuple[float, list[float]]], part: float) -> list[list[Point]]:
     """The percentile of every bin; a new piece after each bin in which nobody submitted anything."""
-    points = [(middle, percentile(found, part)) for middle, found in bins]
+    points = [(middle, percentile_if_any(found, part)) for middle, found in bins]
     return [
         [(middle, wait) for middle, wait in run if wait is not None]
         for there, run in itertools.groupby(points, key=lambda point: point[1] is not None)

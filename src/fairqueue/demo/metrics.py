@@ -19,12 +19,12 @@ that any queue needs would weigh more than seconds of waiting.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fairqueue.demo.result import JobRecord, Replay
+from fairqueue.fairness import jain_index, percentile
 
 SHORTEST_S = 0.02
 """Times below this many seconds count as this many in the Jain index."""
@@ -67,26 +67,9 @@ class Figures:
     by_tenant: Mapping[str, TenantFigures]
 
 
-def percentile(values: Iterable[float], part: float) -> float | None:
-    """The smallest of ``values`` that at least ``part`` (0 to 1) of them do not exceed; None of none.
-
-    Example:
-        >>> percentile([4, 1, 3, 2], 0.5)
-        2
-    """
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(part * len(ordered)) - 1)] if ordered else None
-
-
-def jain(values: Sequence[float]) -> float:
-    """Jain's fairness index: 1 when all values are equal, 1/n when one has everything; 1 of none or all zero.
-
-    Example:
-        >>> jain([1, 1, 1, 1]), jain([1, 0, 0, 0])
-        (1.0, 0.25)
-    """
-    squares = sum(value * value for value in values)
-    return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
+def percentile_if_any(values: Sequence[float], part: float) -> float | None:
+    """The percentile; None of none."""
+    return percentile(values, part) if values else None
 
 
 def small_tenants(offered: Mapping[str, float]) -> frozenset[str]:
@@ -104,7 +87,7 @@ def figures(replay: Replay) -> Figures:
     return Figures(
         small=_summary([r for t, r in by_tenant.items() if t in small], used, small),
         large=_summary([r for t, r in by_tenant.items() if t not in small], used, used.keys() - small),
-        jain=jain([tenant.running for tenant in each.values()]),
+        jain=jain_index([tenant.running for tenant in each.values()]),
         submitted=len(replay.records),
         lost=sum(record.completions == 0 for record in replay.records),
         run_twice=sum(record.completions > 1 for record in replay.records),
@@ -133,8 +116,8 @@ def _summary(
     return Summary(
         tenants=len(tenants),
         jobs=sum(len(records) for records in tenants),
-        wait_p50_s=percentile(waited, 0.5),
-        wait_p95_s=percentile(waited, 0.95),
+        wait_p50_s=percentile_if_any(waited, 0.5),
+        wait_p95_s=percentile_if_any(waited, 0.95),
         share=sum(used.get(name, 0.0) for name in names) / total if total else 0.0,
     )
 
@@ -148,8 +131,8 @@ def _of_tenant(tenant: str, records: Sequence[JobRecord]) -> TenantFigures:
         tenant=tenant,
         jobs=len(records),
         work_s=sum(record.job.run_s for record in records),
-        wait_p50_s=percentile(waited, 0.5),
-        wait_p95_s=percentile(waited, 0.95),
+        wait_p50_s=percentile_if_any(waited, 0.5),
+        wait_p95_s=percentile_if_any(waited, 0.95),
         running=min(1.0, ran / stayed) if stayed else 1.0,
     )
 

@@ -41,7 +41,7 @@ class Screen(Protocol):
 @contextmanager
 def screen_for(console: Console) -> Iterator[Screen]:
     """The right screen for this console, for the time of the ``with`` block."""
-    if not console.is_terminal:
+    if not console.is_terminal or console.is_dumb_terminal:  # TERM=dumb cannot move a bar in place
         yield PlainScreen(console)
         return
     with LiveScreen(console) as live:

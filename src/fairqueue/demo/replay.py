@@ -20,6 +20,7 @@ from fairqueue.demo.journal import JournalReader
 from fairqueue.demo.plan import Plan, PlannedJob
 from fairqueue.demo.progress import Screen, Snapshot
 from fairqueue.demo.result import JobRecord, Kill, QueueFacts, Replay
+from fairqueue.demo.words import no_kill
 from fairqueue.demo.worker_process import JobPayload, WorkerOrder
 
 Scheduler = Literal["fifo", "fair"]
@@ -174,6 +175,7 @@ async def _kill_one(run: _Run, crew: Crew, screen: Screen) -> None:
     await asyncio.sleep(KILL_AT * run.plan.span_s)
     while not run.logs.running.get(victim):
         if run.logs.done == len(run.plan.jobs):
+            screen.note(no_kill(scheduler=run.scheduler))
             return  # so few jobs that it has none now and will never get one again
         await asyncio.sleep(TICK_S)
     run.killed = Kill(victim, crew.kill(victim), run.elapsed_s)

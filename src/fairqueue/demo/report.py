@@ -15,6 +15,7 @@ from fairqueue.demo.words import (
     column,
     describe_kill,
     describe_plan,
+    describe_taken_back,
     describe_untold,
     seconds,
     verdict,
@@ -36,6 +37,7 @@ def report(source: str, replays: Sequence[Replay], *, workers: int, comments: Se
     said = [
         *describe_plan(source, replays[0].plan, workers=workers),
         *describe_kill(replays),
+        *describe_taken_back(replays),
         *describe_untold(replays),
     ]
     parts = [

@@ -46,6 +46,14 @@ svg text { fill: var(--soft); }
 .key i.p95 { border-top: 2px dashed; }
 .key .fifo { color: var(--fifo); }
 .key .fair { color: var(--fair); }
+@media (max-width: 36rem) {  /* a phone: every wait is seen without scrolling, the class has to go for it */
+  .tenants th:nth-child(2), .tenants td:nth-child(2) { display: none; }
+  .tenants { font-size: .75rem; line-height: 1.35; }
+  .tenants th, .tenants td { padding: .3rem .2rem; }
+  .tenants thead th { white-space: normal; overflow-wrap: normal; }
+  .tenants tbody th { min-width: 2.5rem; overflow-wrap: anywhere; }
+}
+@media (max-width: 24rem) { .tenants td { white-space: normal; } }
 dt { font-weight: 600; margin-top: .5rem; }
 dd { margin: 0; }
 """.strip()

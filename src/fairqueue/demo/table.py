@@ -40,7 +40,7 @@ def rows(replays: Sequence[Replay]) -> list[Row]:
         _row("submitted", (f"{each.submitted:,}" for each in found)),
         _row("lost", (str(each.lost) for each in found), emphasis=True),
         _row("run twice", (str(each.run_twice) for each in found), emphasis=True),
-        _row("cut off by kill -9, delivered again", (str(each.redelivered) for each in found)),
+        _row("begun again after kill -9", (str(each.redelivered) for each in found)),
         Row("Slots, from the queue"),
         *_slot_rows(replays),
     ]
@@ -68,8 +68,9 @@ def _row(label: str, cells: Iterator[str], *, emphasis: bool = False) -> Row:
 
 
 def print_table(console: Console, replays: Sequence[Replay]) -> None:
-    """Print the table: drawn and in colour on a terminal, in plain ASCII elsewhere."""
-    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else box.ASCII2, pad_edge=False)
+    """Print the table: drawn and in colour on a terminal that can, in plain ASCII elsewhere."""
+    can_draw = console.is_terminal and not console.is_dumb_terminal
+    table = Table(box=box.SIMPLE_HEAD if can_draw else box.ASCII2, pad_edge=False)
     table.add_column("")
     for replay in replays:
         table.add_column(column(replay.scheduler), justify="right")

@@ -57,6 +57,14 @@ DEFINITIONS = (
         ),
     ),
     (
+        "Leases taken back, begun again",
+        (
+            "A worker claims messages, then begins their handlers. All leases of the killed worker are taken back when "
+            "they expire (the queue's count); begun again are those whose handler had begun by then (the handlers' own "
+            "log). The others were claimed but not begun: their handlers began once."
+        ),
+    ),
+    (
         "Slots",
         (
             "Every running message holds a slot of its user's limit and one of its group's. Those of the killed worker "
@@ -112,13 +120,35 @@ def _left_out(plan: Plan) -> Iterator[str]:
 
 
 def describe_kill(replays: Sequence[Replay]) -> Iterator[str]:
-    """When which worker was killed, in each replay."""
+    """When which worker was killed, in each replay; or that none was."""
     for replay in replays:
-        if replay.kill is not None:
+        if replay.kill is None:
+            if replay.in_time:
+                yield no_kill(replay.scheduler)
+        else:
             yield (
                 f"{column(replay.scheduler)}: {replay.kill.process} was ended by kill -9 after {replay.kill.at_s:.1f} s "
                 f"and another one started; all was done after {replay.wall_s:.1f} s. "
                 f"The producer was at most {seconds(replay.late_s)} late."
+            )
+
+
+def no_kill(scheduler: str) -> str:
+    """That nobody was killed, and why."""
+    return (
+        f"{column(scheduler)}: no worker was killed: with so few jobs worker-1 had none running when it was its time. "
+        "Take a longer log, or more of it (--jobs), to see a kill."
+    )
+
+
+def describe_taken_back(replays: Sequence[Replay]) -> Iterator[str]:
+    """Why more leases were taken back than handlers begun again, where it is so."""
+    for replay in replays:
+        taken, again = replay.facts.reclaimed, figures(replay).redelivered
+        if replay.kill is not None and taken > again:
+            yield (
+                f"{column(replay.scheduler)}: of {taken} leases taken back {again} were of handlers that had begun; the "
+                f"other {taken - again} messages were claimed by the killed worker and not begun yet."
             )
 
 
