@@ -164,3 +164,29 @@ async def test_an_outage_during_the_hand_over_of_a_batch_strands_nobody(
     assert sorted(seen) == [("m0", 1), ("m2", 1)]
     ((dead,), _) = await queue.dead_letters.list("a")
     assert (dead.message.id, dead.raw) == ("m1", b"{bad\xff")
+
+
+async def test_connections_that_break_again_and_again_do_not_hold_reclaim_back_for_good(
+    make_queue: MakeQueue, proxy: Proxy
+) -> None:
+    """More often than every half visibility timeout, each time for a moment: others could extend all the while."""
+    home = await make_queue(clock=None)
+    await home.enqueue(1, tenant="a", id="m")
+    await home.claim(1, visibility_timeout=0.4)  # its owner dies
+    queue = await make_queue(url=proxy.url, clock=None, visibility_timeout=0.8, reclaim_interval=0.1)
+    attempts: list[int] = []
+
+    async def handle(message: Message[Any]) -> None:
+        attempts.append(message.attempt)
+
+    async def run_after_another_cut() -> bool:
+        seen = len(proxy.requests)
+        proxy.cut()
+        await eventually(lambda: len(proxy.requests) > seen, "the worker to connect again")
+        return bool(attempts)
+
+    async with running(queue, handle):
+        await eventually(run_after_another_cut, "the message to be reclaimed")
+        await all_done(home)
+    assert attempts == [2]
+    assert (await home.stats()).totals.reclaimed == 1

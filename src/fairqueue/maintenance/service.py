@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from fairqueue._engine.engine import Engine
 from fairqueue.errors import FairQueueError
 
+from .doubt import Doubt
 from .promoter import promote
 from .reclaimer import reclaim
 from .reconciler import reconcile
@@ -29,8 +30,8 @@ class Maintenance:
         self._engine = engine
         self._owner = secrets.token_hex(8)
         self._tasks: list[asyncio.Task[None]] = []
-        self._uncertain_until = 0.0
-        self._held_back = False
+        self._extend_interval = engine.options.visibility_ms / 1000 / 2  # twice the time between two extends
+        self._doubt = Doubt(self._extend_interval)
 
     async def start(self) -> None:
         """Starts the loops whose interval is not 0; a second start does nothing."""
@@ -63,7 +64,7 @@ class Maintenance:
             asked = time.monotonic()
             await asyncio.sleep(pause)
             if name == "reclaim" and time.monotonic() - asked > pause + _LATE:
-                self._hold_back()
+                self._doubt.trouble()
             try:
                 await duty()
             except FairQueueError as error:
@@ -71,35 +72,33 @@ class Maintenance:
             except Exception:  # noqa: BLE001 - a duty that stopped for good would let leases expire unseen
                 _log.exception("%s failed, trying again in %g s", name, interval)
             pause = interval
+            if name == "reclaim" and self._doubt.left:
+                pause = min(interval, self._doubt.left)
 
     async def _reclaim(self) -> None:
         """After an outage leases look expired although their handlers run: they get one extend interval to say so."""
-        connection = self._engine.connection
-        if connection.away:  # the first answer after an outage must not be that of a judgement
-            await connection.command("PING", patience=0)
-        lost_at = connection.lost_at
-        if lost_at is not None and lost_at + self._extend_interval > self._uncertain_until:
-            self._uncertain_until = lost_at + self._extend_interval
-        if time.monotonic() < self._uncertain_until:
+        await self._look()
+        if self._doubt.left:
             return
-        self._held_back = False
         # A server that has just started was away, whether this client noticed or not: it asks for its uptime too.
         report = await reclaim(self._engine, patience=0, uptime=self._extend_interval)
+        self._doubt.judged()
         for tenant, id_ in report.reclaimed:
             _log.warning("the lease of message %r of tenant %r expired: it is ready again", id_, tenant)
         for tenant, id_ in report.dead:
             _log.error("message %r of tenant %r was lost by its worker too often: dead letter", id_, tenant)
 
-    @property
-    def _extend_interval(self) -> float:
-        return self._engine.options.visibility_ms / 1000 / 2  # twice the time between two extends of a lease
-
-    def _hold_back(self) -> None:
-        """Once until the next pass: handlers that hold up this loop again and again must not stop reclaim for good."""
-        if self._held_back:
-            return
-        self._held_back = True
-        self._uncertain_until = time.monotonic() + self._extend_interval
+    async def _look(self) -> None:
+        """Notes what trouble there was. The first answer after an outage must not be that of a judgement."""
+        connection = self._engine.connection
+        if connection.away:
+            try:
+                await connection.command("PING", patience=0)
+            except FairQueueError:
+                self._doubt.outage()
+                raise
+        if connection.lost_at is not None:
+            self._doubt.trouble(connection.lost_at)
 
     async def _reconcile(self) -> None:
         """One client of the namespace at a time, once an interval: the lock is not given back, it expires."""
