@@ -111,7 +111,11 @@ class Portal:
             call.cancel()
         if calls:
             await asyncio.wait(calls)
-        await farewell()
+        try:
+            await farewell()
+        finally:
+            # Threads of its own do not end with the loop: they would stay as long as the process.
+            await asyncio.get_running_loop().shutdown_default_executor()
 
 
 _portals: weakref.WeakSet[Portal] = weakref.WeakSet()

@@ -13,10 +13,11 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from fairqueue.errors import FairQueueError, LeaseLostError
+from fairqueue.errors import ConfigurationError, FairQueueError, LeaseLostError
 from fairqueue.lease import Lease, Settlement, described
 from fairqueue.message import Message
 from fairqueue.outcomes import DeadLetterNow, Release, Retry
+from fairqueue.validation import callable_, shown
 
 T = TypeVar("T")
 Handler = Callable[[Message[Any]], Awaitable[Any] | Any]
@@ -37,6 +38,26 @@ def current_lease() -> Lease[Any]:
         ...     return  # somebody else has the message now
     """
     return _current.get()
+
+
+def taking_one_message(handler: Handler) -> Handler:
+    """The handler, if it can be called with a message; one whose signature cannot be read is believed.
+
+    Raises:
+        ConfigurationError: it cannot: every message would fail, and end among the dead letters.
+    """
+    callable_("handler", handler)
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):  # of some functions written in C
+        return handler
+    try:
+        signature.bind(object())
+    except TypeError as error:
+        raise ConfigurationError(
+            f"expected handler to take one message, got {shown(handler)} with {signature}: {error}"
+        ) from None
+    return handler
 
 
 class Threads:
@@ -105,7 +126,7 @@ class Runner:
     """
 
     def __init__(self, handler: Handler, timeout: float | None) -> None:
-        self._handler = handler
+        self._handler = taking_one_message(handler)
         self._timeout = timeout
         self._threads = Threads()
         self.is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(

@@ -29,7 +29,7 @@ from fairqueue.maintenance.service import Maintenance
 from fairqueue.message import P
 from fairqueue.queue import MAX_CLAIM, FairQueue
 from fairqueue.running import Handler, Runner, current_lease
-from fairqueue.validation import callable_, duration_ms, expected, identifier, integer
+from fairqueue.validation import duration_ms, expected, identifier, integer
 
 __all__ = ["Handler", "Worker", "current_lease"]
 
@@ -59,7 +59,7 @@ class Worker(Generic[P]):
         name: the worker's name in lists; drawn when None.
 
     Raises:
-        ConfigurationError: a wrong option.
+        ConfigurationError: a wrong option, or a handler that does not take one message.
 
     Example:
         >>> worker = Worker(queue, handle, concurrency=100)
@@ -84,7 +84,7 @@ class Worker(Generic[P]):
         timeout = (
             None if handler_timeout is None else duration_ms("handler_timeout", handler_timeout, minimum_ms=1)
         )
-        self._runner = Runner(callable_("handler", handler), None if timeout is None else timeout / 1000)
+        self._runner = Runner(handler, None if timeout is None else timeout / 1000)
         self._grace = duration_ms("grace", grace) / 1000
         self.name = (
             identifier("name", name)

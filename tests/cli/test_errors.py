@@ -47,6 +47,7 @@ def test_the_console_script_is_the_same_command() -> None:
         (["stats", "--nosuch"], "No such option '--nosuch'"),
         (["stats", "--url", "ftp://host"], "expected url to have one of the schemes"),
         (["enqueue", "1", "--delay", "soon"], "'soon' is not a valid float"),
+        (["worker", "os:getpid"], "expected handler to take one message, got <built-in function getpid>"),
         (["worker"], "Missing argument 'MODULE:HANDLER'"),
         (["maintain", "--reclaim-interval", "-1"], "expected reclaim_interval to be a duration of 0 or more"),
         (["server", "--url", "redis://localhost"], "expected --url to be embedded:// with the path"),
@@ -64,6 +65,11 @@ def test_no_command_at_all_is_wrong_use(place: Place) -> None:
     done = subprocess.run(COMMAND, capture_output=True, text=True, check=False, cwd=place.directory)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "fairqueue: Missing command (see fairqueue --help)\n"
+
+
+def test_a_handler_of_another_arity_ends_several_processes_too(place: Place) -> None:
+    done = place.run("worker", "os:getpid", "--processes", "2")
+    assert (done.status, "expected handler to take one message" in done.error) == (2, True), done
 
 
 def test_a_bad_namespace_is_wrong_use(place: Place) -> None:

@@ -224,7 +224,15 @@ def test_entering_without_a_server_leaves_no_thread(monkeypatch: pytest.MonkeyPa
     before = set(threading.enumerate())
     with pytest.raises(ConnectionError), SyncFairQueue(f"redis://127.0.0.1:{free_port()}"):
         pass
-    eventually_sync(lambda: set(threading.enumerate()) <= before, "its threads to end")
+    assert set(threading.enumerate()) <= before
+
+
+def test_closing_leaves_no_thread(server: str, namespace: str) -> None:
+    before = set(threading.enumerate())
+    with SyncFairQueue(server, namespace) as queue:
+        queue.enqueue(1, tenant="a")
+        assert set(threading.enumerate()) > before
+    assert set(threading.enumerate()) <= before
 
 
 def test_iterators_are_plain(make_sync: MakeSync) -> None:

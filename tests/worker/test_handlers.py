@@ -346,3 +346,45 @@ async def test_a_handler_that_recurses_too_deep_fails_alone(make_queue: MakeQueu
         await all_done(queue)
     assert sys.getrecursionlimit() == limit
     assert await queue.dead_letters.count("a") == 1
+
+
+async def with_two(message: Message[Any], more: int) -> None:
+    raise AssertionError("never called")
+
+
+def with_none() -> None:
+    raise AssertionError("never called")
+
+
+def with_a_named_one(message: Message[Any], *, more: int) -> None:
+    raise AssertionError("never called")
+
+
+class NeedsTwo:
+    def __call__(self, message: Message[Any], more: int) -> None:
+        raise AssertionError("never called")
+
+
+@pytest.mark.parametrize(
+    "handler", [with_two, with_none, with_a_named_one, NeedsTwo(), functools.partial(with_none), lambda: None]
+)
+def test_a_handler_that_cannot_be_called_with_a_message_is_refused_when_the_worker_is_made(
+    server: str, handler: Any
+) -> None:
+    with pytest.raises(ConfigurationError, match="expected handler to take one message, got"):
+        Worker(FairQueue(server), handler)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        print,
+        lambda *all: None,
+        lambda message, more=1: None,
+        functools.partial(with_two, more=1),
+        contextvars.ContextVar("any").set,
+        type("Unreadable", (), {"__call__": lambda *all: None, "__signature__": "no signature"})(),
+    ],
+)
+def test_one_that_can_or_whose_signature_cannot_be_read_is_taken(server: str, handler: Any) -> None:
+    Worker(FairQueue(server), handler)
