@@ -157,12 +157,3 @@ class Running:
         if not self._ended():
             self.process.kill()
         self.process.wait(PATIENCE)
-
-
-def is_alive(pid: int) -> bool:
-    """Is there such a process, and not only the memory of one (a zombie that nobody has waited for)?"""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"

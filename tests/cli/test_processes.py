@@ -10,8 +10,9 @@ import sys
 
 import pytest
 
-from tests.cli.command import Place, Running, is_alive
+from tests.cli.command import Place, Running
 from tests.cli.handlers import TEXT
+from tests.support.pids import gone
 from tests.support.waiting import eventually_sync
 
 FIRST, SECOND = 1, 2
@@ -26,7 +27,7 @@ def worked(place: Place) -> Place:
 def pids(place: Place) -> set[int]:
     """Of the worker processes that have given a sign of life."""
     with place.queue() as queue:
-        return {worker.pid for worker in queue.workers() if is_alive(worker.pid)}
+        return {worker.pid for worker in queue.workers() if not gone(worker.pid)}
 
 
 def two(place: Place, *words: str) -> tuple[Running, set[int]]:
@@ -53,7 +54,7 @@ def test_the_work_is_done_and_a_signal_drains_all(worked: Place) -> None:
     (worked.directory / "go").touch()
     assert running.ends() == 0
     assert sum(line.startswith("ended") for line in worked.log()) == 1
-    assert not any(map(is_alive, children))
+    assert all(map(gone, children))
     with worked.queue() as queue:
         assert queue.stats().totals.completed == 1
 
@@ -96,7 +97,7 @@ def test_children_of_a_killed_supervisor_drain_and_end(worked: Place) -> None:
     running.kill()
     eventually_sync(lambda: running.err.count(" drains\n") == 2, "both children to drain")
     (worked.directory / "go").touch()
-    eventually_sync(lambda: not any(map(is_alive, children)), "no child to be left")
+    eventually_sync(lambda: all(map(gone, children)), "no child to be left")
     with worked.queue() as queue:
         assert queue.stats().totals.completed == 1
 

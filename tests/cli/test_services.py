@@ -10,7 +10,8 @@ import pytest
 
 from fairqueue import FairQueue, SyncFairQueue
 from fairqueue.embedded.directory import DataDirectory
-from tests.cli.command import Place, is_alive
+from tests.cli.command import Place
+from tests.support.pids import gone
 from tests.support.waiting import eventually_sync
 
 
@@ -49,7 +50,7 @@ async def test_server_starts_it_again_after_a_crash(place: Place) -> None:
         await queue.enqueue(1, tenant="acme")
         pid = (await queue.engine.command("INFO", "server"))["process_id"]
     os.kill(pid, signal.SIGKILL)
-    eventually_sync(lambda: not is_alive(pid), "the server to be gone")
+    eventually_sync(lambda: gone(pid), "the server to be gone")
     eventually_sync(lambda: _serves(directory, pid), "another server to run")
     assert running.stop() == 0
 
@@ -65,4 +66,4 @@ def test_the_directory_is_free_again_after_the_server_command(place: Place) -> N
     running.until("unix://")
     assert running.stop() == 0
     watcher = DataDirectory.at(directory).watcher_process()
-    assert watcher is None or is_alive(watcher)  # it ends some seconds after its last client, by itself
+    assert watcher is None or not gone(watcher)  # it ends some seconds after its last client, by itself

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -13,8 +15,14 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+import redis
+
 from fairqueue import FairQueue, SyncFairQueue
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, eventually_sync
+
+PATIENCE = (
+    40  # seconds after which each side says where it hangs, and ends: nobody else would end a forked child
+)
 
 SCENARIOS: dict[str, Callable[[str, str], dict[str, Any]]] = {}
 
@@ -29,6 +37,7 @@ def in_child(work: Callable[[], Any]) -> Callable[[], Any]:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
+        signal.alarm(PATIENCE)
         try:
             answer = json.dumps(work())
         except BaseException:  # noqa: BLE001 - told to the parent
@@ -41,6 +50,7 @@ def in_child(work: Callable[[], Any]) -> Callable[[], Any]:
         with os.fdopen(reading) as pipe:
             text = pipe.read()
         os.waitpid(pid, 0)
+        assert text, "the child said nothing"
         return json.loads(text)
 
     return result
@@ -66,6 +76,11 @@ def sync_on_both_sides(url: str, name: str) -> dict[str, Any]:
     return {"parent": parents, "child": child()}
 
 
+def _blocked(url: str) -> bool:
+    with redis.Redis.from_url(url) as client:
+        return bool(client.info("clients")["blocked_clients"])
+
+
 @scenario
 def parent_waits_in_a_claim(url: str, name: str) -> dict[str, Any]:
     """The fork happens while a thread of the parent waits for work; the child drops all that it inherited."""
@@ -74,7 +89,7 @@ def parent_waits_in_a_claim(url: str, name: str) -> dict[str, Any]:
     got: list[Any] = []
     waiting = threading.Thread(target=lambda: got.extend(queue.claim(1, wait=20)))
     waiting.start()
-    time.sleep(0.3)  # it waits
+    eventually_sync(lambda: _blocked(url), "the claim to wait at the server")
 
     def use() -> bool:
         created = queue.enqueue("from the child", tenant="child").created
@@ -206,4 +221,8 @@ def embedded_server_stays_for_the_child(url: str, name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    faulthandler.register(
+        signal.SIGALRM, chain=True
+    )  # on both sides of a fork: a watchdog thread would be on one
+    signal.alarm(PATIENCE + 10)
     print(json.dumps(SCENARIOS[sys.argv[1]](sys.argv[2], sys.argv[3])))

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-import time
 from collections import Counter
 from typing import Any
 
 import pytest
 
 from fairqueue import FairQueue, Lease, Limit, NewMessage
-from fairqueue.consuming import IDLE_LOOK
 from fairqueue.testing import drain
 from tests.conftest import MakeQueue
 from tests.support.proxy import Proxy, hold_reply
@@ -28,6 +26,11 @@ async def cancel_after(work: Any, seconds: float) -> Any:
         return await task
     except asyncio.CancelledError:
         return None
+
+
+def at_rest(queue: FairQueue[Any]) -> bool:
+    """Nothing is under way any more for those who were cancelled: no late claim can take or give back anything."""
+    return not queue.consumer._tasks and not queue.engine.connection._exchanges
 
 
 async def nothing_held(queue: FairQueue[Any], but: int = 0) -> bool:
@@ -48,7 +51,8 @@ async def test_a_claim_cancelled_at_any_moment_loses_nothing(
         if len(got) > 15:
             assert set(await queue.release_many(got)) == {"released"}
             got = []
-    await eventually(lambda: nothing_held(queue, len(got)), "all that was taken for nobody to be released")
+    await eventually(lambda: at_rest(queue), "what was cancelled to have ended")
+    assert await nothing_held(queue, len(got)), "all that was taken for nobody was released"
     assert await queue.complete_many(got) == ["done"] * len(got)
     rest = await drain(queue)
     assert {message.attempt for message in rest} <= {1}
@@ -142,12 +146,9 @@ async def test_no_reply_ever_reaches_another_call(make_queue: MakeQueue, proxy: 
         assert (info.message.id, info.message.payload, limit.id) == (f"k{number}", number, f"g{number}")
     assert proxy.connections <= 33
 
-    async def at_rest() -> bool:
-        """Disturbers that were cancelled holding a lease left it: it is theirs until it expires."""
-        return not queue.consumer._tasks
-
-    await eventually(at_rest, "what was cancelled to have ended")
+    await eventually(lambda: at_rest(queue), "what was cancelled to have ended")
     stats = await queue.stats()
+    # Disturbers that were cancelled holding a lease left it: it is theirs until it expires.
     assert stats.ready + stats.in_flight == 20 + 40 + stats.totals.enqueued - 60 - stats.totals.completed
 
 
@@ -167,25 +168,23 @@ async def test_many_claims_at_once_share_a_bounded_number_of_connections(
     assert most <= 32
 
 
+@pytest.mark.usefixtures("no_idle_look")
 async def test_a_ring_that_reaches_a_cancelled_claimer_is_handed_on(make_queue: MakeQueue) -> None:
+    """Nobody looks by himself: a ring that is not handed on leaves the message lying."""
     queue = await make_queue()
     rng = random.Random(5)
-    slowest = 0.0
     for n in range(100):
-        waiting = [asyncio.ensure_future(queue.claim(1, wait=10)) for _ in range(4)]
+        waiting = [asyncio.ensure_future(queue.claim(1, wait=60)) for _ in range(4)]
         await asyncio.sleep(rng.uniform(0, 0.002))
-        began = time.monotonic()
         sending = asyncio.ensure_future(queue.enqueue(n, tenant="a"))
         for claim in waiting[:3]:
             await asyncio.sleep(rng.uniform(0, 0.001))
             claim.cancel()
         await sending
         (lease,) = await first_result(waiting)
-        slowest = max(slowest, time.monotonic() - began)
         assert await lease.complete() == "done"
         waiting[3].cancel()
         await asyncio.wait(waiting)
-    assert slowest < IDLE_LOOK / 2, "somebody had to wait for the next look"
 
 
 async def first_result(claims: list[asyncio.Future[list[Lease[Any]]]]) -> list[Lease[Any]]:

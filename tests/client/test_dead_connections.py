@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from fairqueue import FairQueue
 from fairqueue._engine import driver
 from tests.conftest import MakeQueue
 from tests.support.proxy import Proxy, delay
+from tests.support.stopwatch import Stopwatch
 from tests.support.waiting import eventually
 
 BOUND = 10.0  # seconds within which a silently dead connection is left for a new one
@@ -29,16 +29,17 @@ async def test_a_call_on_a_silently_dead_connection_takes_a_new_one(
     make_queue: MakeQueue, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, connections: int
 ) -> None:
     """However many dead ones the pool has: they died together, and one by one each would cost a timeout."""
-    timeout = 0.5
+    timeout = 1.5
     monkeypatch.setitem(driver.open_redis.__kwdefaults__, "socket_timeout", timeout)
     queue = await make_queue(url=proxy.url)
     await busy(queue, connections, proxy)
     proxy.silence()
-    began = time.monotonic()
+    watch = Stopwatch()
     assert (await queue.enqueue(1, tenant="a")).created
     assert [lease.message.payload for lease in await queue.claim()] == [1]
     await asyncio.gather(*(queue.stats() for _ in range(connections)))
-    assert timeout <= time.monotonic() - began < 2 * timeout
+    assert watch.seconds >= timeout
+    watch.check(2 * timeout, "one timeout to be enough for all of them")
 
 
 async def test_a_waiting_claim_on_silently_dead_connections_is_served(
@@ -49,10 +50,10 @@ async def test_a_waiting_claim_on_silently_dead_connections_is_served(
     claiming = asyncio.ensure_future(queue.claim(1, wait=30))
     await eventually(lambda: proxy.count("BLPOP") > 0, "the claim to wait")
     proxy.silence()
-    began = time.monotonic()
+    watch = Stopwatch()
     await other.enqueue(1, tenant="a")
     (lease,) = await claiming
-    assert time.monotonic() - began < BOUND
+    watch.check(BOUND, "the claim to be served")
     assert await lease.complete() == "done"
 
 
@@ -64,9 +65,9 @@ async def test_a_waiting_claim_survives_broken_connections(make_queue: MakeQueue
         await eventually(lambda: proxy.connections > 0, "the claim to connect")
         proxy.cut()
         await other.enqueue(n, tenant="a")
-        began = time.monotonic()
+        watch = Stopwatch()
         (lease,) = await claiming
-        assert time.monotonic() - began < 3
+        watch.check(3, "the claim to be served")
         assert lease.message.payload == n
         await lease.complete()
 
@@ -80,14 +81,14 @@ async def test_an_idle_client_finds_a_server_that_was_away(make_queue: MakeQueue
     other = await make_queue()
     await other.enqueue(1, tenant="a")
     proxy.refuse(False)
-    began = time.monotonic()
+    watch = Stopwatch()
     (lease,) = await claiming
-    assert time.monotonic() - began < 3
+    watch.check(3, "the claim to be served")
     assert await lease.complete() == "done"
 
 
 async def test_keep_alive_goes_through_broken_connections(make_queue: MakeQueue, proxy: Proxy) -> None:
-    queue = await make_queue(url=proxy.url, clock=None, visibility_timeout=0.6)
+    queue = await make_queue(url=proxy.url, clock=None, visibility_timeout=3)
     await queue.enqueue(1, tenant="a")
     (lease,) = await queue.claim()
     async with lease.keep_alive():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import threading
@@ -127,13 +128,13 @@ def test_a_lease_is_settled_from_another_thread_than_it_was_claimed_in(make_sync
 
 
 def test_keep_alive_keeps_the_lease_while_the_thread_works(make_sync: MakeSync) -> None:
-    queue = make_sync(clock=None, visibility_timeout=0.3)
+    queue = make_sync(clock=None, visibility_timeout=2)
     queue.enqueue(1, tenant="a")
     (lease,) = queue.claim()
     first = lease.deadline
     with lease.keep_alive():
         eventually_sync(
-            lambda: (lease.deadline - first).total_seconds() > 0.4, "the lease to be extended twice"
+            lambda: (lease.deadline - first).total_seconds() > 0.8, "the lease to be extended twice"
         )
         assert queue.reclaim().reclaimed == []
     assert lease.complete() == "done"
@@ -156,22 +157,26 @@ def test_closed_in_one_thread_while_another_waits(make_sync: MakeSync) -> None:
 def test_closed_again_and_again_while_others_work(make_sync: MakeSync) -> None:
     queue = make_sync()
     stop = threading.Event()
+    sent: list[str] = []
 
-    def work(number: int) -> int:
-        sent = 0
-        while not stop.is_set():
-            with contextlib.suppress(FairQueueError):
-                sent += queue.enqueue(sent, tenant="a", id=f"{number}-{sent}").created
-        return sent
+    def work(number: int) -> None:
+        for n in itertools.count():
+            if stop.is_set():
+                return
+            with contextlib.suppress(FairQueueError):  # it may be stored all the same
+                sent.append(queue.enqueue(n, tenant="a", id=f"{number}-{n}").id)
 
     with ThreadPoolExecutor(3) as threads:
         working = [threads.submit(work, number) for number in range(3)]
         for _ in range(20):
             eventually_sync(lambda: queue._portal._loop is not None, "somebody to use it again")
             queue.close()
+        before = len(sent)
+        eventually_sync(lambda: len(sent) > before, "the work to go on after the last close")
         stop.set()
-        sent = sum(future.result(15) for future in working)
-    assert queue.stats().ready >= sent > 0
+        for future in working:
+            future.result(15)
+    assert queue.stats().ready >= len(sent) == len(set(sent))
 
 
 def test_what_is_wrong_is_said_in_the_callers_thread(make_sync: MakeSync) -> None:

@@ -20,6 +20,7 @@ from fairqueue.embedded.directory import DataDirectory
 from fairqueue.embedded.locks import is_locked
 from fairqueue.embedded.sockets import accepts, find_socket
 from tests.embedded.wire import info
+from tests.support.pids import gone
 from tests.support.waiting import eventually_sync
 
 ROOT = Path(__file__).parents[2]
@@ -149,24 +150,6 @@ def server_pid(url: str) -> int:
 def watcher_pid(server: EmbeddedServer) -> int:
     """The watcher's number; it writes it just after it has let go of its starter."""
     return eventually_sync(server.directory.watcher_process, "the watcher to note its process number")
-
-
-def exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def gone(pid: int) -> bool:
-    """Whether a process has ended; one that nobody has waited for yet has ended too."""
-    if not exists(pid):
-        return True
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return not exists(pid)
 
 
 def kill(pid: int) -> None:

@@ -11,8 +11,9 @@ import pytest
 
 from fairqueue.embedded import EmbeddedServer
 from fairqueue.errors import QueueUnavailableError
-from tests.embedded.conftest import Actor, gone, kill, server_pid, watcher_pid
+from tests.embedded.conftest import Actor, kill, server_pid, watcher_pid
 from tests.embedded.wire import Wire, info
+from tests.support.pids import gone
 from tests.support.waiting import eventually_sync
 
 Claim = Callable[..., EmbeddedServer]

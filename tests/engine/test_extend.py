@@ -119,13 +119,13 @@ async def test_extending_costs_nothing_that_grows_with_the_payload(make_queue: M
 
 
 async def test_keep_alive_extends_while_the_body_runs(make_queue: MakeQueue) -> None:
-    queue = await make_queue(clock=None, visibility_timeout=0.3)
+    queue = await make_queue(clock=None, visibility_timeout=2)
     await put(queue, "a", "m")
     lease = await one(queue)
     first = lease.deadline
     async with lease.keep_alive():
         await eventually(
-            lambda: lease.deadline > first + timedelta(seconds=0.5), "the lease to be extended for long"
+            lambda: lease.deadline > first + timedelta(seconds=0.8), "the lease to be extended twice"
         )
         assert (await queue.reclaim()).reclaimed == []
     assert await lease.complete() == "done"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fairqueue import consuming
 from tests.conftest import MakeQueue
 from tests.support.processes import Log, Server, WorkerProcess
 from tests.support.proxy import Proxy
@@ -22,6 +23,7 @@ __all__ = [
     "make_queue",
     "make_server",
     "module_proxy",
+    "no_idle_look",
     "proxy",
     "start_worker",
 ]
@@ -64,6 +66,12 @@ def make_server() -> Iterator[MakeServer]:
 def make_queue(proxy: Proxy, make_server: MakeServer, make_queue: MakeQueue) -> MakeQueue:
     """The same, whose checks run before the proxy and the servers are gone."""
     return make_queue
+
+
+@pytest.fixture
+def no_idle_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second after which an idle claimer looks by itself is put off: only a wake-up can end its wait."""
+    monkeypatch.setattr(consuming, "IDLE_LOOK", 600.0)
 
 
 @pytest.fixture

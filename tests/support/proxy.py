@@ -38,6 +38,7 @@ class Fault:
     )
     delay: float = 0.0
     gate: threading.Event | None = None
+    before: bool = False  # the gate holds the request, not the reply
 
 
 def lose_request() -> Fault:
@@ -63,6 +64,11 @@ def delay(seconds: float) -> Fault:
 def hold_reply(gate: threading.Event) -> Fault:
     """The server does it at once; the answer arrives when the gate is set."""
     return Fault(gate=gate)
+
+
+def hold_request(gate: threading.Event) -> Fault:
+    """It arrives when the gate is set, and so does all that follows on its connection."""
+    return Fault(gate=gate, before=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +246,8 @@ class Proxy:
             fault = self._note(frame, link)
             if fault and fault.delay:
                 await asyncio.sleep(fault.delay)
+            if fault and fault.gate and fault.before:
+                await asyncio.to_thread(fault.gate.wait, 60)
             if fault and not fault.forward:
                 raise _LinkBrokenError
             link.unanswered.append(fault)
