@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from fairqueue import Limit, NewMessage
+from fairqueue.bench import BenchOptions, BenchResult
 from tests.cli.command import Place
 
 
@@ -53,3 +56,10 @@ async def test_round_trips_are_exchanges_however_many_messages_go_together(place
         await queue.enqueue_many(NewMessage(n, tenant="acme") for n in range(100))
         await queue.enqueue(1, tenant="acme")
         assert queue.engine.connection.round_trips == before + 2
+
+
+def test_every_figure_is_explained(place: Place) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "operations" / "command-line.md").read_text()
+    table = page.partition("\n## bench")[2].partition("\n## ")[0]
+    figures = BenchResult(BenchOptions(), "valkey 9.1.2", 230, *[1.0] * 10).as_json()
+    assert [name for name in figures if f"`{name}`" not in table] == []

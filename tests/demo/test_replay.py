@@ -18,6 +18,7 @@ from fairqueue.demo.replay import replay
 from fairqueue.demo.shipped import shipped_trace
 from fairqueue.demo.trace import Trace
 from fairqueue.demo.words import verdict
+from tests.demo.made import job, plan
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +74,9 @@ def test_the_report_is_written(outcome: dict[str, Any], report: Path) -> None:
 
 
 async def test_a_replay_whose_time_is_over_is_stopped_and_leaves_the_queue_whole() -> None:
-    plan = make_plan(Trace(shipped_trace()), seconds=30, slots=8, jobs=100)
+    cut = make_plan(Trace(shipped_trace()), seconds=30, slots=8, jobs=100)
     screen = PlainScreen(Console(file=io.StringIO()))
-    stopped = await replay(plan, "fair", workers=2, stop_after_s=0.5, screen=screen)
+    stopped = await replay(cut, "fair", workers=2, stop_after_s=0.5, screen=screen)
     assert not stopped.in_time
     assert stopped.kill is None
     assert 0 < len(stopped.records) < 100
@@ -88,3 +89,11 @@ def test_a_bad_log_is_refused_before_anything_is_started(tmp_path: Path) -> None
     bad.write_text("1 2 3\n")
     with pytest.raises(TraceError, match=r"bad\.swf, line 1: expected"):
         run_demo(DemoOptions(trace=bad, report=tmp_path / "report.html"))
+
+
+async def test_a_replay_too_short_for_a_kill_says_so() -> None:
+    one = plan([job(1, "a", run_s=0.01)], span_s=1.0)
+    out = io.StringIO()
+    done = await replay(one, "fair", workers=2, stop_after_s=20, screen=PlainScreen(Console(file=out)))
+    assert (done.in_time, done.kill, verdict(done)) == (True, None, [])
+    assert "fair: no worker was killed: with so few jobs" in out.getvalue()

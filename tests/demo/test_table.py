@@ -78,6 +78,13 @@ def test_the_json_has_plain_numbers(replays: list[Replay]) -> None:
     assert (found["fifo"]["lost"], found["fifo"]["run_twice"], found["fifo"]["killed"]) == (0, 0, None)
 
 
+def test_every_field_of_the_json_is_explained(replays: list[Replay]) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "operations" / "command-line.md").read_text()
+    table = page.partition("\n## demo")[2]
+    found = as_json(replays)["fair"]
+    assert [name for name in (*found, *found["small"]) if f"`{name}`" not in table] == []
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(None, "-"), (0, "0 ms"), (0.9994, "999 ms"), (0.9996, "1.00 s"), (1, "1.00 s"), (61, "61.00 s")],

@@ -18,14 +18,14 @@ def blocks() -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def run(script: str, folder: Path) -> list[str]:
+def run(script: str, folder: Path, url: str = "embedded://") -> list[str]:
     """The lines that the script prints; fails with its errors."""
     path = folder / "example.py"
     path.write_text(script, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-W", "default", str(path)],
         cwd=folder,
-        env={**os.environ, "FAIRQUEUE_URL": "embedded://"},
+        env={**os.environ, "FAIRQUEUE_URL": url},
         capture_output=True,
         text=True,
         timeout=60,
@@ -57,3 +57,10 @@ def test_the_example_by_hand_gets_what_is_due_and_keeps_what_is_not(tmp_path: Pa
     assert claimed.startswith("{'invoice': 7} until ")
     assert "delayed=1" in stats
     assert dead == "0 dead letters"
+
+
+def test_the_examples_get_along_in_one_directory(tmp_path: Path) -> None:
+    """Neither replaces what the other declared: that would be a warning."""
+    shared = f"embedded://{tmp_path}/queue"
+    for block in [*blocks(), *blocks()]:
+        run(block, tmp_path, shared)
