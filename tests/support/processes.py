@@ -28,7 +28,7 @@ from redis.retry import Retry
 
 from fairqueue import FairQueue, Limit, Message, Worker
 from fairqueue.embedded.binary import server_binary
-from tests.support.waiting import eventually_sync
+from tests.support.waiting import eventually, eventually_sync
 
 ROOT = Path(__file__).parents[2]
 STARTED, ENDED, CANCELLED = "start", "end", "cancelled"
@@ -158,7 +158,8 @@ class Log:
 class WorkerProcess:
     """``python -m tests.support.processes``: one worker, whose handler does what each message's payload says.
 
-    Payload: ``{"sleep": seconds}`` in the event loop (``"first"`` at the first attempt), ``{"block": seconds}`` without
+    Payload: ``{"sleep": seconds}`` in the event loop (``"first"`` at the first attempt), ``{"until": path}`` until
+    that file exists (from the second attempt on), ``{"block": seconds}`` without
     giving it up, ``{"exit": code}``. ``queue`` and ``worker`` are options of FairQueue and Worker; limits are given as
     [name, default, key]. ``copies``: as many processes, forked before they do anything; signals go to all.
     """
@@ -260,6 +261,8 @@ def _handlers(log: Log) -> tuple[Any, Any]:
         try:
             _do_at_once(message.payload)
             await asyncio.sleep(_seconds(message))
+            if "until" in message.payload and message.attempt > 1:
+                await eventually(Path(message.payload["until"]).exists, "the test to let go", deadline=60)
         except asyncio.CancelledError:
             log.write(CANCELLED, message)
             raise

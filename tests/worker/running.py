@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fairqueue import FairQueue, Lease, Worker
+from fairqueue._engine.calls import Call
 from tests.support.waiting import eventually
 
 
@@ -34,27 +34,33 @@ async def all_done(queue: FairQueue[Any]) -> None:
     await eventually(nothing_left, "every message to be done or dead")
 
 
-async def steal(other: FairQueue[Any], worker: Worker[Any]) -> Lease[Any]:
-    """Takes the worker's only message away: its lease expires as if no extend had arrived, and is claimed anew.
+async def expire(other: FairQueue[Any], tenant: str, id: str, *then: Call[Any]) -> list[Any]:
+    """The message's lease expires as if no extend had arrived, is reclaimed, and `then` happens; their replies.
 
-    All in one transaction. Between two commands the worker's next extend could revive the lease, and a worker with
-    room for more would claim what was just reclaimed before `other` does.
+    All in one transaction. Between two commands a running worker's next extend could revive the lease, and a worker
+    with room for more would claim what was just reclaimed before anybody else does.
     """
-    (lease,) = worker._running.values()
-    tenant, id = lease.message.tenant, lease.message.id
-    calls, streams = other.engine.calls, other.engine.claim_streams
-    options = other.claim_options(1, "thief", ("default",))
-    stream = streams.take(options.pools)
+    calls, connection = other.engine.calls, other.engine.connection
     reclaim = calls.reclaim(1)
-    claim = calls.claim(stream, options.n, options.visibility_ms, options.consumer, options.pools)
-    connection = other.engine.connection
     async with (await connection._client()).pipeline(transaction=True) as transaction:
         transaction.execute_command("ZADD", f"{calls.root}deadlines", "1", f"{tenant}\x1f{id}")
-        transaction.execute_command(*connection._words(reclaim))
-        transaction.execute_command(*connection._words(claim))
-        _, reclaimed, claimed = await transaction.execute()
+        for call in (reclaim, *then):
+            transaction.execute_command(*connection._words(call))
+        _, reclaimed, *answers = await transaction.execute()
     assert reclaim.decode(reclaimed) == (1, [(tenant, id)], [])
-    answer = claim.decode(claimed)
-    streams.answered(stream, options.n, len(answer.messages))
-    (taken,) = await other.consumer._hand_over(answer, options, time.monotonic())
+    return [call.decode(answer) for call, answer in zip(then, answers, strict=True)]
+
+
+async def steal(other: FairQueue[Any], worker: Worker[Any]) -> Lease[Any]:
+    """Takes the worker's only message away: its lease expires, and `other` has it before the worker can."""
+    (lease,) = worker._running.values()
+    options, streams = other.claim_options(1, "thief", ("default",)), other.engine.claim_streams
+    stream = streams.take(options.pools)
+    claim = other.engine.calls.claim(
+        stream, options.n, options.visibility_ms, options.consumer, options.pools
+    )
+    await expire(other, lease.message.tenant, lease.message.id, claim)
+    streams.unanswered(stream, options.n, options.pools)
+    (taken,) = await other.claim()  # a claim whose reply was lost is answered as the first time
+    assert taken.message.id == lease.message.id
     return taken

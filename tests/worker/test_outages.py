@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from tests.conftest import MakeQueue
 from tests.support.fixtures import MakeServer, StartWorker
 from tests.support.processes import ENDED, STARTED, Log, Server
 from tests.support.proxy import Proxy, lose_request
+from tests.support.stopwatch import Stopwatch
 from tests.support.waiting import eventually
 from tests.worker.running import all_done, running
 
@@ -33,13 +33,13 @@ async def test_restarted_after_longer_than_the_leases_no_handler_is_doubled(
 ) -> None:
     """Two processes, both of which would reclaim what looks expired; the handlers run all through the outage."""
     queue = await make_queue(url=own.url, clock=None, limits=[Limit("tenant", default=3)])
-    options = {"visibility_timeout": 1.5, "reclaim_interval": 0.1}
-    await queue.enqueue_many([NewMessage({"sleep": 4}, tenant=f"t{n % 2}", id=f"m{n}") for n in range(6)])
+    options = {"visibility_timeout": 3, "reclaim_interval": 0.1}
+    await queue.enqueue_many([NewMessage({"sleep": 6.5}, tenant=f"t{n % 2}", id=f"m{n}") for n in range(6)])
     for _ in range(2):
         start_worker(url=own.url, queue=options, concurrency=3)
     await eventually(lambda: log.count(STARTED) == 6, "all handlers to start")
     own.kill()
-    await away(1.8)
+    await away(3.3)
     own.start()
     await all_done(queue)
     assert sorted(event.id for event in log.events(STARTED)) == [f"m{n}" for n in range(6)]
@@ -54,21 +54,23 @@ async def test_what_was_finished_during_the_outage_is_settled_after_it(
     queue = await make_queue(url=own.url, clock=None)
     starts: list[tuple[str, int]] = []
     ended: list[str] = []
+    go = asyncio.Event()
 
     async def handle(message: Message[Any]) -> None:
         starts.append((message.id, message.attempt))
-        await asyncio.sleep(0.3)
+        await go.wait()
         ended.append(message.id)
 
     await queue.enqueue_many([NewMessage(n, tenant="a", id=f"m{n}") for n in range(8)])
     async with running(queue, handle, concurrency=4):
         await eventually(lambda: len(starts) == 4, "the handlers to start")
         own.kill()
+        go.set()
         await eventually(lambda: len(ended) == 4, "the handlers to go on")
         own.start()
-        back = time.monotonic()
+        watch = Stopwatch()
         await all_done(queue)
-        assert time.monotonic() - back < 5
+        watch.check(5, "all to be settled")
     assert sorted(starts) == [(f"m{n}", 1) for n in range(8)]
     assert (await queue.stats()).totals.completed == 8
 
@@ -93,10 +95,10 @@ async def test_a_worker_survives(make_queue: MakeQueue, own: Server, trouble: st
                 own.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             case _:
                 own.command(*trouble.split())
-        over = time.monotonic()
+        watch = Stopwatch()
         await queue.enqueue(1, tenant="a", id="after")
         await eventually(lambda: "after" in seen, "it to go on")
-        assert time.monotonic() - over < 5
+        watch.check(5, "it to go on")
     assert [limit.default for limit in (await make_queue(url=own.url, clock=None)).engine.limits] == [2]
 
 
@@ -106,19 +108,19 @@ async def test_idle_on_silently_dead_connections_it_is_back_within_ten_seconds(
     """The bell, the claims, the extends and the maintenance: none of them waits for ever."""
     queue = await make_queue(url=proxy.url, clock=None, visibility_timeout=30)
     other = await make_queue(clock=None)
-    started: list[float] = []
+    started: list[str] = []
 
     async def handle(message: Message[Any]) -> None:
-        started.append(time.monotonic())
+        started.append(message.id)
         await asyncio.sleep(0)
 
     async with running(queue, handle):
         await eventually(lambda: proxy.count("BLPOP") > 0, "the worker to be idle")
         proxy.silence()
-        began = time.monotonic()
+        watch = Stopwatch()
         await other.enqueue(1, tenant="a")
         await eventually(lambda: started, "the message to be handled")
-        assert started[0] - began < 10
+        watch.check(10, "it to be back")
 
 
 async def test_a_drain_during_an_outage_settles_when_the_server_is_back(
@@ -132,7 +134,7 @@ async def test_a_drain_during_an_outage_settles_when_the_server_is_back(
         await go.wait()
 
     await queue.enqueue(1, tenant="a")
-    async with running(queue, handle, grace=20) as worker:
+    async with running(queue, handle, grace=60) as worker:
         await came.wait()
         own.kill()
         worker.stop()
@@ -147,7 +149,7 @@ async def test_an_outage_during_the_hand_over_of_a_batch_strands_nobody(
     make_queue: MakeQueue, proxy: Proxy
 ) -> None:
     """The undecodable one cannot be buried just then; the others of its batch run all the same."""
-    queue = await make_queue(url=proxy.url, clock=None, visibility_timeout=1, reclaim_interval=0.1)
+    queue = await make_queue(url=proxy.url, clock=None, visibility_timeout=5, reclaim_interval=0.1)
     await queue.enqueue_many([NewMessage(n, tenant="a", id=f"m{n}") for n in range(3)])
     await faults.overwrite(queue, "body", "a", "m1", b"{bad\xff")
     queue.engine.connection._patience = 0.1
