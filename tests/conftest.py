@@ -70,6 +70,7 @@ async def make_queue(
     try:
         if request.node.get_closest_marker("leaves_findings") is None:
             for queue in {(queue.url, queue.name): queue for queue in queues}.values():
+                await queue.connect()  # the test may have closed it
                 await assert_whole(queue)
     finally:
         for queue in queues:

@@ -9,6 +9,7 @@
     ├── LeaseLostError                           the lease is no longer ours; nothing was changed
     ├── MessageNotFoundError  (LookupError)      no such message in that place
     ├── QueueUnavailableError (ConnectionError)  the server cannot serve us, after the client's own retries
+    ├── QueueClosedError                         the queue was closed, by us; it is opened again by connect() or on enter
     ├── QueueFullError                           the server is out of memory; nothing was stored
     └── SchemaMismatchError                      another version of the library wrote this namespace
 
@@ -25,6 +26,7 @@ __all__ = [
     "LeaseLostError",
     "MessageNotFoundError",
     "PayloadTooLargeError",
+    "QueueClosedError",
     "QueueFullError",
     "QueueUnavailableError",
     "SchemaMismatchError",
@@ -70,6 +72,13 @@ class QueueUnavailableError(FairQueueError, ConnectionError):
 
     Raised after the client's own retries with backoff. Whether the last call took effect is unknown; every call
     of fairqueue that writes is safe to repeat with the same arguments.
+    """
+
+
+class QueueClosedError(FairQueueError):
+    """The queue was closed by its program, before the call or while it was under way.
+
+    ``connect()`` and entering it (``async with queue``) open it again.
     """
 
 

@@ -11,38 +11,47 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
-from fairqueue.errors import FairQueueError
+from fairqueue.errors import FairQueueError, QueueClosedError
 
 T = TypeVar("T")
 
 
 class Portal:
-    """Runs coroutines in one event loop in a daemon thread, started at the first call and anew after a fork."""
+    """Runs coroutines in one event loop in a daemon thread, started at the first call and anew after a fork.
+
+    Closed, it starts no other one until it is opened: a call that was forgotten would leave a thread behind.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._calls: set[asyncio.Task[Any] | None] = set()
+        self._closed = False
         _portals.add(self)
 
     def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of the coroutine that ``work`` makes; an interrupt of the caller cancels it.
 
         Raises:
-            FairQueueError: another thread closed the queue meanwhile, or the caller is in the queue's own thread (a
-                limit function, a codec) and would wait for itself. Else what the coroutine raises.
+            QueueClosedError: the queue is closed, or another thread closed it meanwhile.
+            FairQueueError: the caller is in the queue's own thread (a limit function, a codec) and would wait for
+                itself. Else what the coroutine raises.
         """
         if threading.current_thread() is self._thread:
             raise FairQueueError(
                 "expected a call from a thread of the application, got one from the queue's own"
             )
         with self._lock:  # not between the end of one loop and the start of the next
+            if self._closed:
+                raise QueueClosedError(
+                    "the queue is closed: connect() it, or enter it again, to use it further"
+                )
             future = asyncio.run_coroutine_threadsafe(self._noted(work), self._running())
         try:
             return future.result()
         except concurrent.futures.CancelledError:
-            raise FairQueueError("the queue was closed in another thread while this call waited") from None
+            raise QueueClosedError("the queue was closed in another thread while this call waited") from None
         except BaseException:
             future.cancel()
             raise
@@ -89,9 +98,14 @@ class Portal:
             self._loop = loop
         return self._loop
 
+    def open(self) -> None:
+        """Takes calls again after ``close()``."""
+        self._closed = False
+
     def close(self, farewell: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Ends calls of other threads, runs ``farewell`` and ends the thread; the next call starts another."""
+        """Ends calls of other threads, runs ``farewell`` and ends the thread."""
         with self._lock:
+            self._closed = True
             loop, thread = self._loop, self._thread
             if loop is None or thread is None:
                 return

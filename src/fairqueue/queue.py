@@ -11,6 +11,7 @@ from typing import Any, Generic, Self
 
 from fairqueue import inspect, producing
 from fairqueue._engine.engine import Engine
+from fairqueue.client import Client
 from fairqueue.clock import Clock
 from fairqueue.config import Codec, Options
 from fairqueue.consuming import ClaimOptions, Consumer
@@ -43,7 +44,8 @@ class FairQueue(Generic[P]):
 
     Every tenant gets its fair share of what is claimed, no limit group holds more slots than its limit, and no
     failure leaves a slot held for good. An object belongs to one event loop and is safe to use from any number
-    of its tasks; after a fork it connects anew. Connects on first use.
+    of its tasks; after a fork it connects anew. Connects on first use, and again after a lost connection. Once
+    closed it raises ``QueueClosedError``, until ``connect()`` or entering it opens it again, in any event loop.
 
     Args:
         url: ``redis://``, ``rediss://``, ``valkey://``, ``valkeys://``, ``unix://``, ``embedded:///path`` (a server of
@@ -102,7 +104,7 @@ class FairQueue(Generic[P]):
             dead_letters=dead_letters,
             clock=clock,
         )
-        self._engine = Engine(self.options)
+        self._engine = Client(self.options)
         self._consumer: Consumer[P] = Consumer(self._engine)
         self.limits = LimitsControl(self._engine)
         self.tenants = Tenants(self._engine)
@@ -124,16 +126,26 @@ class FairQueue(Generic[P]):
         await self.close()
 
     async def connect(self) -> None:
-        """Connects now rather than on first use.
+        """Connects now rather than on first use; opens a queue that was closed.
 
         Raises:
             QueueUnavailableError: the server cannot be reached. ConfigurationError: it cannot hold queues.
             SchemaMismatchError: another version of this library wrote the namespace.
         """
-        await self._engine.connect()
+        await self._engine.open()
 
     async def close(self) -> None:
-        """Gives back, uncounted, what lost claims may have taken, and closes the connections. Idempotent."""
+        """Gives back, uncounted, what lost claims may have taken, and closes the connections.
+
+        Calls that are under way end, leases that were handed over stay ours. Every later call raises
+        ``QueueClosedError``, of leases too, until ``connect()``. A second close does nothing.
+
+        Example:
+            >>> await queue.close()
+            >>> await queue.stats()
+            Traceback (most recent call last):
+            fairqueue.errors.QueueClosedError: the queue is closed: connect() it, or enter it again, to use it further
+        """
         await self._consumer.close()
         await self._engine.close()
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from fairqueue.errors import ConfigurationError, FairQueueError, LeaseLostError
+from fairqueue.errors import ConfigurationError, FairQueueError, LeaseLostError, QueueClosedError
 from fairqueue.lease import Lease, Settlement, described
 from fairqueue.message import Message
 from fairqueue.outcomes import DeadLetterNow, Release, Retry
@@ -155,6 +155,8 @@ class Runner:
                 await lease.extend()
             except LeaseLostError:
                 break
+            except QueueClosedError:
+                raise
             except FairQueueError as error:
                 _log.warning("message %r waits: nobody knows whose it is: %s", lease.message.id, error)
                 await asyncio.sleep(_ASK_AGAIN)

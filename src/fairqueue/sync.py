@@ -230,10 +230,11 @@ class SyncFairQueue(Generic[P]):
 
     def connect(self) -> None:
         """See ``FairQueue.connect``."""
+        self._portal.open()
         self._portal.call(self._queue.connect)
 
     def close(self) -> None:
-        """See ``FairQueue.close``. Calls that other threads wait in raise ``FairQueueError``."""
+        """See ``FairQueue.close``. Calls that other threads wait in raise ``QueueClosedError``."""
         self._portal.close(self._queue.close)
 
     @property

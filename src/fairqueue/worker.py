@@ -20,6 +20,7 @@ from typing import Any, Generic
 from fairqueue.errors import (
     ConfigurationError,
     FairQueueError,
+    QueueClosedError,
     QueueUnavailableError,
     SchemaMismatchError,
 )
@@ -117,6 +118,7 @@ class Worker(Generic[P]):
 
         Raises:
             FairQueueError: it runs already. QueueUnavailableError: the server cannot be reached at the start.
+            QueueClosedError: somebody closed the queue meanwhile. SchemaMismatchError: another version took over.
         """
         if self._loop is None:
             self._stop.clear()
@@ -199,7 +201,7 @@ class Worker(Generic[P]):
         except QueueUnavailableError as error:
             await self._server_away(finished, error)
             return
-        except (ConfigurationError, SchemaMismatchError):
+        except (ConfigurationError, QueueClosedError, SchemaMismatchError):
             self._finished[:0] = finished
             raise
         except FairQueueError as error:

@@ -227,14 +227,12 @@ def test_from_a_second_event_loop_it_says_so(server: str, namespace: str) -> Non
         await staying
 
     asyncio.run(from_another_thread())
-    asyncio.run(close_after(queue, send))  # closed, it may be used from another loop
+    asyncio.run(open_then_close(queue, send))  # closed, it may be opened in another loop
 
 
-async def close_after(queue: FairQueue[Any], work: Any) -> None:
-    try:
+async def open_then_close(queue: FairQueue[Any], work: Any) -> None:
+    async with queue:
         await work()
-    finally:
-        await queue.close()
 
 
 def test_a_queue_left_open_by_a_loop_that_has_ended_says_so(server: str, namespace: str) -> None:

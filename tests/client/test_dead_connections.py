@@ -98,24 +98,3 @@ async def test_keep_alive_goes_through_broken_connections(make_queue: MakeQueue,
             await eventually(lambda seen=seen: proxy.count("extend") > seen, "another extend")  # type: ignore[misc]
         assert (await (await make_queue(clock=None)).reclaim()).reclaimed == []
     assert await lease.complete() == "done"
-
-
-async def test_calls_that_were_under_way_at_close_leave_nothing_behind(
-    make_queue: MakeQueue, proxy: Proxy
-) -> None:
-    queue = await make_queue(url=proxy.url)
-    proxy.next("enqueue", delay(0.2), times=3)
-    calls = [asyncio.ensure_future(queue.enqueue(n, tenant="a", id=f"m{n}")) for n in range(3)]
-    await eventually(lambda: proxy.count("enqueue") == 3, "the calls to be under way")
-    await queue.close()
-    assert [sent.created for sent in await asyncio.gather(*calls)] == [True] * 3
-    await eventually(lambda: proxy.connections == 0, "all connections to be closed")
-
-
-async def test_a_closed_queue_connects_again_when_it_is_used(make_queue: MakeQueue, proxy: Proxy) -> None:
-    queue = await make_queue(url=proxy.url)
-    await queue.close()
-    await queue.close()
-    assert (await queue.enqueue(1, tenant="a")).created
-    await queue.close()
-    await eventually(lambda: proxy.connections == 0, "all connections to be closed")

@@ -16,12 +16,12 @@ import pytest
 
 from fairqueue import (
     ConfigurationError,
-    FairQueueError,
     InvalidMessageError,
     LeaseLostError,
     Limit,
     MessageNotFoundError,
     NewMessage,
+    QueueClosedError,
     SyncFairQueue,
 )
 from fairqueue.testing import ManualClock
@@ -46,6 +46,7 @@ def make_sync(server: str, namespace: str, clock: ManualClock) -> Iterator[MakeS
     yield make
     try:
         if made:
+            made[0].connect()  # the test may have closed it
             assert made[0].audit().findings == []
     finally:
         for queue in made:
@@ -147,8 +148,9 @@ def test_closed_in_one_thread_while_another_waits(make_sync: MakeSync) -> None:
         waiting = threads.submit(queue.claim, 1, 60)
         eventually_sync(lambda: queue._queue.engine._bells, "the claim to wait")
         queue.close()
-        with pytest.raises(FairQueueError, match="closed in another thread"):
+        with pytest.raises(QueueClosedError, match="closed in another thread"):
             waiting.result(15)
+    queue.connect()
     assert queue.enqueue(1, tenant="a").created
     (lease,) = queue.claim()
     assert lease.message.attempt == 1
@@ -163,19 +165,22 @@ def test_closed_again_and_again_while_others_work(make_sync: MakeSync) -> None:
         for n in itertools.count():
             if stop.is_set():
                 return
-            with contextlib.suppress(FairQueueError):  # it may be stored all the same
+            with contextlib.suppress(QueueClosedError):  # it may be stored all the same
                 sent.append(queue.enqueue(n, tenant="a", id=f"{number}-{n}").id)
 
     with ThreadPoolExecutor(3) as threads:
         working = [threads.submit(work, number) for number in range(3)]
-        for _ in range(20):
-            eventually_sync(lambda: queue._portal._loop is not None, "somebody to use it again")
-            queue.close()
-        before = len(sent)
-        eventually_sync(lambda: len(sent) > before, "the work to go on after the last close")
-        stop.set()
+        try:
+            for _ in range(20):
+                before = len(sent)
+                queue.connect()
+                eventually_sync(lambda before=before: len(sent) > before, "the others to work")  # type: ignore[misc]
+                queue.close()
+        finally:
+            stop.set()
         for future in working:
             future.result(15)
+    queue.connect()
     assert queue.stats().ready >= len(sent) == len(set(sent))
 
 
@@ -230,6 +235,33 @@ def test_entering_without_a_server_leaves_no_thread(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ConnectionError), SyncFairQueue(f"redis://127.0.0.1:{free_port()}"):
         pass
     assert set(threading.enumerate()) <= before
+
+
+def test_a_closed_queue_says_so_and_starts_nothing_until_it_is_opened(make_sync: MakeSync) -> None:
+    before = set(threading.enumerate())
+    queue = make_sync()
+    queue.enqueue(1, tenant="a")
+    (lease,) = queue.claim()
+    queue.close()
+    queue.close()
+    uses: list[Callable[[], Any]] = [
+        queue.claim,
+        queue.stats,
+        lease.complete,
+        queue.dead_letters.tenants().__next__,
+        lambda: queue.enqueue(2, tenant="a"),
+        lambda: queue.limits.get("tenant", "a"),
+    ]
+    for use in uses:
+        with pytest.raises(QueueClosedError, match="the queue is closed"):
+            use()
+    assert set(threading.enumerate()) <= before
+    with queue:
+        assert lease.complete() == "done"
+    never_used = make_sync()
+    never_used.close()
+    with pytest.raises(QueueClosedError):
+        never_used.stats()
 
 
 def test_closing_leaves_no_thread(server: str, namespace: str) -> None:

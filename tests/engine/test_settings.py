@@ -196,5 +196,5 @@ async def test_a_client_that_uses_a_queue_made_by_the_constructor_alone_connects
     assert (await queue.enqueue(1, tenant="a")).created
     await queue.complete_many(await queue.claim())
     await queue.close()
-    assert await queue.claim() == []  # and again after close
-    await queue.close()
+    async with queue:
+        assert await queue.claim() == []  # and again when it is opened

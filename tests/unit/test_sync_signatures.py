@@ -20,7 +20,18 @@ TWINS = [
     (DeadLetters, SyncDeadLetters),
 ]
 # For the worker and the tools of this package, which are asynchronous.
-INSIDE = {"engine", "consumer", "claim_options", "failure", "settlement", "settled", "visibility_ms"}
+INSIDE = {
+    "engine",
+    "consumer",
+    "claim_options",
+    "failure",
+    "settlement",
+    "settled",
+    "visibility_ms",
+    "renewed",
+    "sure_for",
+    "sure_until",
+}
 
 
 def public(kind: type[Any]) -> set[str]:

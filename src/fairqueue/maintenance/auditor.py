@@ -79,7 +79,7 @@ _CHECKED_BY = {"head": "KEEP", "body": "KEEP", "delayed": "KEEP", "leases": "OWN
 
 async def _check_types(engine: Engine, report: AuditReport, fix: bool) -> bool:
     """Whether the other steps can read what they need; a key of the wrong type would end them with an error."""
-    (found,) = await engine.connection.run_all([engine.calls.audit_types(fix)])
+    (found,) = await engine.run_all([engine.calls.audit_types(fix)])
     if isinstance(found, Exception):
         raise found
     report.findings.extend(

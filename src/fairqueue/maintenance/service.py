@@ -90,6 +90,7 @@ class Maintenance:
 
     async def _look(self) -> None:
         """Notes what trouble there was. The first answer after an outage must not be that of a judgement."""
+        await self._engine.connect()
         connection = self._engine.connection
         if connection.away:
             try:
