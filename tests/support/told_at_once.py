@@ -17,8 +17,8 @@ class ToldAtOnce:
         if report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
             error = str(getattr(crash, "message", "") or report.longreprtext).strip().partition("\n")[0]
-            self._reporter.ensure_newline()
-            self._reporter.write_line(f"FAILED {report.nodeid} ({report.when}): {error}", red=True)
+            # The line break by hand: with -q the reporter takes a row of dots for the start of a line.
+            self._reporter.write_line(f"\nFAILED {report.nodeid} ({report.when}): {error}", red=True)
             self._reporter.flush()
 
 
