@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -224,7 +225,9 @@ async def test_its_own_settle_ends_the_right_to_complete_late(
     queue = await make_queue(limits=[Limit("tenant", default=1)], retry=RetryPolicy.fixed(60))
     await put(queue, "a", "m")
     lease = await one(queue)
-    twin = type(lease)(lease._desk, lease.message, lease.token, lease.deadline, 30_000, "twin")
+    twin = type(lease)(
+        lease._desk, lease.message, lease.token, lease.deadline, 30_000, "twin", time.monotonic()
+    )
     await getattr(lease, method)(*METHODS[method])
     await refused(queue, twin)
 

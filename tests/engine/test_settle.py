@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -163,7 +164,9 @@ async def test_a_lease_of_a_message_that_is_gone_changes_nothing(make_queue: Mak
     queue = await make_queue(limits=[Limit("tenant", default=1)])
     await put(queue, "a", "m")
     first = await one(queue)
-    twin = type(first)(first._desk, first.message, first.token, first.deadline, 30_000, "twin")
+    twin = type(first)(
+        first._desk, first.message, first.token, first.deadline, 30_000, "twin", time.monotonic()
+    )
     await first.complete()
     await put(queue, "a", "m")  # the id is free again: another message
     with pytest.raises(LeaseLostError):
@@ -199,7 +202,9 @@ async def test_the_token_of_one_message_means_nothing_for_another(make_queue: Ma
     await put(queue, "b", "m")
     first, second = await queue.claim(2)
     assert first.token != second.token
-    forged = type(first)(first._desk, second.message, first.token, first.deadline, 30_000, "forged")
+    forged = type(first)(
+        first._desk, second.message, first.token, first.deadline, 30_000, "forged", time.monotonic()
+    )
     with pytest.raises(LeaseLostError):
         await forged.complete()
     assert await queue.complete_many([first, second]) == ["done", "done"]
