@@ -249,6 +249,31 @@ async def test_several_slots_of_a_group_are_shared_as_one(make_queue: MakeQueue)
     assert widest_gap(served, "abc") <= 2 + 4  # and what is in flight
 
 
+@pytest.mark.parametrize("order", [("tenant", "org"), ("org", "tenant")])
+@pytest.mark.parametrize("seed", range(2))
+async def test_those_who_wait_share_although_each_has_a_full_limit_of_its_own(
+    make_queue: MakeQueue, seed: int, order: tuple[str, str]
+) -> None:
+    """A completion frees the tenant's own slot and the shared one: the tenant is on the list when that one is given."""
+    limits = {"tenant": Limit("tenant", 1), "org": Limit("org", 1, key="org")}
+    queue = await make_queue(limits=[limits[name] for name in order])
+    rng = random.Random(seed)
+    tenants = {"a": 1, "b": 1, "c": 40, "d": 40}
+    await queue.enqueue_many(
+        NewMessage(
+            n, tenant=tenant, queue=f"q{n % queues}", metadata={"org": "o"}, cost=rng.choice([1, 1000])
+        )
+        for tenant, queues in tenants.items()
+        for n in range(80)
+    )
+    served: Served = []
+    while len(served) < 200:
+        leases = await queue.claim(rng.choice([1, 1, 2, 5]))
+        served += [(lease.message.tenant, lease.message.cost) for lease in leases]
+        await queue.complete_many(leases)
+    assert widest_gap(while_all_have_work(served, dict.fromkeys(tenants, 80)), tenants) <= 2000
+
+
 async def test_limits_of_some_leave_the_shares_of_the_others_alone(make_queue: MakeQueue) -> None:
     queue = await make_queue(limits=[Limit("tenant", default=2)])
     for tenant in ("a", "b", "c"):

@@ -46,7 +46,7 @@ async def woken(queue: Queue, org: str = "o") -> int:
 @guard(
     "baton",
     "a freed slot wakes whoever waits for it",
-    without("the waking", "includes/slots.lua", "    wake(group)\n", ""),
+    without("the waking", "includes/slots.lua", "  wake(freed)\n", ""),
 )
 async def test_a_freed_slot_wakes(make_queue: MakeQueue) -> None:
     queue, lease = await busy(make_queue, "a")
@@ -57,7 +57,7 @@ async def test_a_freed_slot_wakes(make_queue: MakeQueue) -> None:
 @guard(
     "baton",
     "a raised limit wakes whoever fits now",
-    without("the waking", "set_limit.lua", "wake(group)\n", ""),
+    without("the waking", "set_limit.lua", "wake({ [group] = true })\n", ""),
 )
 async def test_a_raised_limit_wakes(make_queue: MakeQueue) -> None:
     queue, _ = await busy(make_queue, "a", "b", "c")
@@ -84,7 +84,7 @@ async def test_a_raised_default_wakes(make_queue: MakeQueue) -> None:
 @guard(
     "baton",
     "a healed leak wakes whoever was blocked by it",
-    without("the waking", "reconcile_group.lua", "wake(group)\n", ""),
+    without("the waking", "reconcile_group.lua", "wake({ [group] = true })\n", ""),
 )
 async def test_a_healed_leak_wakes(make_queue: MakeQueue) -> None:
     queue = await make_queue(limits=ORG)
@@ -101,8 +101,8 @@ async def test_a_healed_leak_wakes(make_queue: MakeQueue) -> None:
     without(
         "counting those already woken",
         WAITING,
-        "(limit and limit - held or math.huge) - call('HLEN', woken_key(pool, group))",
-        "(limit and limit - held or math.huge)",
+        "place.room - call('HLEN', woken_key(pool, place.group))",
+        "place.room",
     ),
 )
 async def test_no_more_are_woken_than_there_is_room(make_queue: MakeQueue) -> None:
@@ -158,13 +158,13 @@ async def test_the_slot_of_a_woken_lane_is_held_for_it(make_queue: MakeQueue) ->
     without(
         "giving the baton back when it is parked elsewhere",
         WAITING,
-        "local scope = group_scope(lane.pool, group)\n  local batons = hand_back(lane)",
-        "local scope = group_scope(lane.pool, group)\n  local batons = {}",
+        "local batons = hand_back(lane)\n  stand_at(",
+        "local batons = {}\n  stand_at(",
     ),
     without(
         "waking the next one",
         TAKE,
-        "  for group in pairs(batons) do wake(group) end\n",
+        "  wake(batons)\n",
         "",
     ),
 )
@@ -175,16 +175,68 @@ async def test_a_woken_lane_kept_out_by_another_group_hands_on(make_queue: MakeQ
     await send(queue, "a", room="r")
     await send(queue, "b")
     assert await claimed(queue, 10) == []  # both wait for the org
-    await send(queue, "other", org="elsewhere", room="r")
-    assert await claimed(queue) == ["other"]
-    await holder.complete()  # a is woken, but the room it needs is taken by now
+    await holder.complete()
+    await send(queue, "Other", org="elsewhere", room="r")  # by its name it is first in the ring
+    assert await claimed(queue) == ["Other"]  # a was woken, but the room it needs is taken by now
     assert await claimed(queue, 10) == ["b"]
 
 
 @guard(
     "baton",
+    "a lane that another group keeps out when it would be woken lets the next one have the slot",
+    without("moving on to the other group", WAITING, "or is_shut(lane, other)", "or false"),
+)
+async def test_a_lane_that_would_be_kept_out_elsewhere_is_not_woken(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=BOTH)
+    await send(queue, "holder")
+    (holder,) = await queue.claim()
+    await send(queue, "a", room="r")
+    await send(queue, "b")
+    assert await claimed(queue, 10) == []  # both wait for the org
+    await send(queue, "other", org="elsewhere", room="r")
+    assert await claimed(queue) == ["other"]
+    await holder.complete()
+    where = key(queue.engine.calls.root, "woken", "default", join("org", "o"))
+    assert await queue.engine.command("HKEYS", where) == [
+        lane_name("b", "default", "default", (("org", "o"),)).encode()
+    ]
+
+
+@guard(
+    "baton",
+    "who frees a slot of its own and a shared one at once competes for the shared one",
+    without(
+        "moving on to the shared group",
+        WAITING,
+        "if other ~= group and (contended or",
+        "if other ~= group and (false or",
+    ),
+    without(
+        "waking at the narrower group first",
+        WAITING,
+        "return a.tenants < b.tenants",
+        "return a.tenants > b.tenants",
+    ),
+)
+async def test_who_frees_two_slots_at_once_competes_for_the_wider(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("tenant", default=1), Limit("org", default=1, key="org")])
+    await queue.enqueue_many(
+        NewMessage(n, tenant=tenant, id=f"{tenant}{n}", metadata={"org": "o"}, cost=cost)
+        for tenant, cost in (("a", 1), ("b", 1000), ("c", 1000))
+        for n in range(5)
+    )
+    order = []
+    for _ in range(6):
+        (lease,) = await queue.claim(10)
+        order.append(lease.message.tenant)
+        await lease.complete()
+    assert order == ["a", "a", "b", "c", "a", "a"]
+
+
+@guard(
+    "baton",
     "a woken lane whose messages are gone hands the slot on",
-    without("waking the next one", WAITING, "  for _, group in ipairs(batons) do wake(group) end\n", ""),
+    without("waking the next one", WAITING, "  wake(batons)\n", ""),
 )
 async def test_a_woken_lane_that_is_empty_hands_on(make_queue: MakeQueue) -> None:
     queue, lease = await busy(make_queue, "a", "b")

@@ -196,8 +196,8 @@ async def test_a_broken_group_that_a_claim_has_met_is_remembered(make_queue: Mak
     without(
         "sending a waiting lane back",
         "includes/waiting.lua",
-        "if dirty_state(group) then return wake_prober(group, pools) end",
-        "if dirty_state(group) then return end",
+        "if place.dirty then return wake_prober(place.group, place.pools) end",
+        "if place.dirty then return end",
     ),
 )
 async def test_waiters_at_a_group_that_becomes_dirty_are_served(make_queue: MakeQueue) -> None:

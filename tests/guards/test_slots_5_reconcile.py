@@ -190,7 +190,7 @@ async def test_a_group_under_repair_is_closed(make_queue: MakeQueue) -> None:
     "slots 5",
     "a group that was rebuilt is open again, and whoever waits is woken",
     without("the opening", "reconcile_open.lua", "call('HDEL', k.dirty, group)", ""),
-    without("the waking", "reconcile_open.lua", "wake(group)", ""),
+    without("the waking", "reconcile_open.lua", "wake({ [group] = true })", ""),
 )
 async def test_a_rebuilt_group_opens_and_wakes(make_queue: MakeQueue) -> None:
     queue = await make_queue(limits=ONE)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
+import random
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,12 +38,14 @@ class Meter:
 
 
 @st.composite
-def backlogs(draw: st.DrawFn) -> list[NewMessage[float]]:
+def backlogs(
+    draw: st.DrawFn, most_queues: int = 4, cheapest: float = 0.5, fewest: int = 1
+) -> list[NewMessage[float]]:
     """Messages of each tenant over a few queues, at costs of its own."""
     messages = []
     for tenant in TENANTS:
-        queues = st.integers(1, draw(st.integers(1, 4))).map("q{}".format)
-        costs = draw(st.lists(st.sampled_from([0.5, 1, 2, 5]), min_size=1, max_size=40))
+        queues = st.integers(1, draw(st.integers(1, most_queues))).map("q{}".format)
+        costs = draw(st.lists(st.sampled_from([cheapest, 1, 2, 5]), min_size=fewest, max_size=40))
         messages += [NewMessage(cost, tenant=tenant, queue=draw(queues), cost=cost) for cost in costs]
     return messages
 
@@ -121,5 +124,57 @@ def test_between_two_that_wait_at_one_full_group(
                 rng.shuffle(running)
                 ended, running = running[:ends], running[ends:]
                 await queue.complete_many(ended)
+
+    stage.run(play)
+
+
+@given(
+    backlogs(most_queues=20, cheapest=0.01, fewest=20),
+    st.integers(1, 3),
+    st.fixed_dictionaries({tenant: st.integers(1, 2) for tenant in TENANTS}),
+    st.lists(st.integers(1, 6), min_size=60, max_size=120),
+    st.integers(0, 2**32),
+)
+@settings(max_examples=25)
+def test_between_two_that_wait_at_one_full_group_and_have_limits_of_their_own(
+    stage: Stage,
+    backlog: list[NewMessage[float]],
+    limit: int,
+    own: dict[str, int],
+    turns: list[int],
+    seed: int,
+) -> None:
+    """A completion frees a tenant's own slot and the shared one at once: the tenant competes for the latter too."""
+
+    rng = random.Random(seed)  # the order of leases is not the same in each run
+
+    async def play() -> None:
+        limits = [Limit("tenant"), Limit("all", limit, lambda _: "all")]
+        async with stage.opened(limits=limits if rng.random() < 0.5 else limits[::-1]) as queue:
+            for tenant, most in own.items():
+                await queue.limits.set("tenant", tenant, most)
+            await queue.enqueue_many(backlog)
+            left = {tenant: sum(message.tenant == tenant for message in backlog) for tenant in TENANTS}
+            running: list[Lease[Any]] = []
+            meter = Meter(c_max=5)
+
+            def competing() -> set[str]:
+                held = Counter(lease.message.tenant for lease in running)
+                return {t for t in TENANTS if left[t] and held[t] < own[t]}
+
+            async def fill(n: int) -> None:
+                while leases := await queue.claim(n):
+                    for lease in leases:
+                        meter.served({lease.message.tenant: lease.message.cost}, waiting)
+                        left[lease.message.tenant] -= 1
+                    running.extend(leases)
+
+            waiting: set[str] = set()  # nobody waits until the group is full
+            await fill(limit)
+            for n in turns:
+                if running:
+                    await running.pop(rng.randrange(len(running))).complete()
+                waiting = competing() if len(running) == limit - 1 else set()
+                await fill(n)
 
     stage.run(play)

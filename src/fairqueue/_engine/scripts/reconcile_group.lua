@@ -33,7 +33,7 @@ if page[1] == '0' then
   call('HDEL', k.dirty, group)
   any_dirty = false
 end
-wake(group)
+wake({ [group] = true })
 if call('EXISTS', k.slots(group), k.waiters(group)) == 0 then call('SREM', k.groups, group) end
 flush_moves()
 if page[1] == '0' and wakes >= most_wakes then page[1] = 'w' end

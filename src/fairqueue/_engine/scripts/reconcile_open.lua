@@ -7,7 +7,7 @@
 
 call('HDEL', k.dirty, group)
 any_dirty = false
-wake(group)
+wake({ [group] = true })
 if call('EXISTS', k.slots(group), k.waiters(group)) == 0 then call('SREM', k.groups, group) end
 flush_moves()
 return wakes >= most_wakes and 1 or 0

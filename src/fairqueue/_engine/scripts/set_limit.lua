@@ -5,7 +5,7 @@
 -- @include transition
 
 if value == '' then call('HDEL', k.limits, group) else call('HSET', k.limits, group, value) end
-wake(group)
+wake({ [group] = true })
 wake_leftovers(group)
 flush_moves()
 return wakes >= most_wakes and 1 or 0

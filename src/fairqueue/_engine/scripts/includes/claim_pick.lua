@@ -110,7 +110,7 @@ end
 local function park_at(lane, group, lane_tag, tenant_tag)
   parks = parks + 1
   if lane.listed then lane.listed[group] = nil end
-  for _, baton in ipairs(park(lane, group, lane_tag, tenant_tag)) do batons[baton] = true end
+  for baton in pairs(park(lane, group, lane_tag, tenant_tag)) do batons[baton] = true end
 end
 
 -- A message ready in a lane that may come in over its own leftover slot, as { mid, header }; else the group at which

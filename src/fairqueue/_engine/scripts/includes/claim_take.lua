@@ -83,7 +83,7 @@ local function finish_lanes()
     end
   end
   for _ in pairs(batons) do most_wakes = most_wakes + 1 end
-  for group in pairs(batons) do wake(group) end
+  wake(batons)
 end
 
 local function deliver(given)

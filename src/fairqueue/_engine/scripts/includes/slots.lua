@@ -39,9 +39,11 @@ end
 -- After the records are gone: hand the freed room on, and forget groups that nobody holds or waits for.
 local function wake_freed()
   local idle = {}
-  for _, mids in pairs(freed) do most_wakes = most_wakes + #mids end
+  for _, mids in pairs(freed) do
+    most_wakes, most_moves = most_wakes + #mids, most_moves + #mids
+  end
+  wake(freed)
   for group in pairs(freed) do
-    wake(group)
     wake_leftovers(group)
     if not dirty_state(group) and call('EXISTS', k.slots(group), k.waiters(group)) == 0 then idle[#idle + 1] = group end
   end
