@@ -14,7 +14,7 @@ from tests.guards.scenario import Queue, claimed, drop_key, ids
 
 ORG = [Limit("org", default=1, key="org")]
 BOTH = [Limit("org", default=1, key="org"), Limit("room", default=1, key="room")]
-WAITING = "includes/waiting.lua"
+WAITING, BATONS, WAKING = "includes/waiting.lua", "includes/batons.lua", "includes/waking.lua"
 PICK = "includes/claim_pick.lua"
 TAKE = "includes/claim_take.lua"
 
@@ -100,7 +100,7 @@ async def test_a_healed_leak_wakes(make_queue: MakeQueue) -> None:
     "as many are woken as there is room, those already woken included",
     without(
         "counting those already woken",
-        WAITING,
+        WAKING,
         "place.room - call('HLEN', woken_key(pool, place.group))",
         "place.room",
     ),
@@ -157,7 +157,7 @@ async def test_the_slot_of_a_woken_lane_is_held_for_it(make_queue: MakeQueue) ->
     "a woken lane that another group keeps out hands the slot on",
     without(
         "giving the baton back when it is parked elsewhere",
-        WAITING,
+        BATONS,
         "local batons = hand_back(lane)\n  stand_at(",
         "local batons = {}\n  stand_at(",
     ),
@@ -184,7 +184,7 @@ async def test_a_woken_lane_kept_out_by_another_group_hands_on(make_queue: MakeQ
 @guard(
     "baton",
     "a lane that another group keeps out when it would be woken lets the next one have the slot",
-    without("moving on to the other group", WAITING, "or is_shut(lane, other)", "or false"),
+    without("moving on to the other group", WAKING, "or is_shut(lane, other)", "or false"),
 )
 async def test_a_lane_that_would_be_kept_out_elsewhere_is_not_woken(make_queue: MakeQueue) -> None:
     queue = await make_queue(limits=BOTH)
@@ -207,13 +207,13 @@ async def test_a_lane_that_would_be_kept_out_elsewhere_is_not_woken(make_queue: 
     "who frees a slot of its own and a shared one at once competes for the shared one",
     without(
         "moving on to the shared group",
-        WAITING,
+        WAKING,
         "if other ~= group and (contended or",
         "if other ~= group and (false or",
     ),
     without(
         "waking at the narrower group first",
-        WAITING,
+        WAKING,
         "return a.tenants < b.tenants",
         "return a.tenants > b.tenants",
     ),
@@ -236,7 +236,7 @@ async def test_who_frees_two_slots_at_once_competes_for_the_wider(make_queue: Ma
 @guard(
     "baton",
     "a woken lane whose messages are gone hands the slot on",
-    without("waking the next one", WAITING, "  wake(batons)\n", ""),
+    without("waking the next one", WAKING, "  wake(batons)\n", ""),
 )
 async def test_a_woken_lane_that_is_empty_hands_on(make_queue: MakeQueue) -> None:
     queue, lease = await busy(make_queue, "a", "b")
@@ -265,7 +265,7 @@ async def test_a_woken_lane_that_is_broken_hands_on(make_queue: MakeQueue) -> No
     "an empty lane is passed over when somebody is woken",
     without(
         "trying the next one",
-        WAITING,
+        WAKING,
         "unpark(lane, group, tag)\n    tenant_changed(lane)\n    return 0",
         "unpark(lane, group, tag)\n    tenant_changed(lane)\n    return nil",
     ),

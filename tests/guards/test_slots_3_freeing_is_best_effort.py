@@ -195,7 +195,7 @@ async def test_a_broken_group_that_a_claim_has_met_is_remembered(make_queue: Mak
     "whoever waits at a group that becomes dirty is sent to find out",
     without(
         "sending a waiting lane back",
-        "includes/waiting.lua",
+        "includes/waking.lua",
         "if place.dirty then return wake_prober(place.group, place.pools) end",
         "if place.dirty then return end",
     ),

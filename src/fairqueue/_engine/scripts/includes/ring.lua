@@ -52,3 +52,25 @@ local function tenant_changed(lane, tag)
     call('SREM', k.pools, lane.pool)
   end
 end
+
+-- A lane that cannot be read (its key holds another type) takes no turns until reconcile finds it readable.
+local function note_stopped(lane) call('HSET', k.stopped, lane.name, int(now)) end
+
+-- Who stands at this place of the lane (0 is next), and its place in the order of acceptance; nil if nobody does.
+local function standing(lane, place)
+  local found = try('ZRANGE', k.lane(lane.name), place, place, 'WITHSCORES')
+  if failed(found) then
+    note_stopped(lane)
+    return nil
+  end
+  if found[1] then return found[1], seq_of_score(found[2]) end
+end
+
+-- What the lane's next message, or the one at that place, will cost, and its place in the order of acceptance; nil if
+-- nothing is ready.
+local function next_in(lane, place)
+  local mid, seq = standing(lane, place or 0)
+  if not mid then return nil end
+  local header = unpack_header(call('HGET', k.head, mid))
+  return header and tonumber(header.cost) or 1, seq
+end

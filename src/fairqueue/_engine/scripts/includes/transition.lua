@@ -9,6 +9,8 @@
 -- @include ring
 -- @include gates
 -- @include waiting
+-- @include batons
+-- @include waking
 -- @include counters
 -- @include slots
 -- @include places

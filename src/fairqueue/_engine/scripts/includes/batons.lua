@@ -1,0 +1,68 @@
+-- The baton: a woken lane was promised a slot, which is not free for others. It takes it, or hands the baton on.
+-- A lane holds a baton for each of its messages that a slot is promised to. Its field in `woken` says how many and what
+-- they charged; each after the first has a field of its own beside it, so that HLEN counts the batons of a group.
+local function further_baton(lane, number) return lane.name .. '\30' .. number end
+
+local function batons_of(lane, group)
+  local held = call('HGET', woken_key(lane.pool, group), lane.name)
+  if not held then return 0, 0 end
+  local count, charge = string.match(held, '^(%d+)\31(.+)$')
+  return tonumber(count) or 1, tonumber(charge) or 0
+end
+
+local function add_baton(lane, group, count, charge)
+  local woken = woken_key(lane.pool, group)
+  call('HSET', woken, lane.name, count .. US .. string.format('%.17g', charge))
+  if count > 1 then call('HSET', woken, further_baton(lane, count), '') end
+end
+
+local function drop_batons(lane, group, count)
+  local woken = woken_key(lane.pool, group)
+  call('HDEL', woken, lane.name)
+  for number = 2, count do call('HDEL', woken, further_baton(lane, number)) end
+  leave_list(lane, group)
+end
+
+-- The lane took a slot that was promised to it. True if it had been. After the last one it is `listed` still: it leaves
+-- the list unless it waits at the same group again.
+local function use_baton(lane, group)
+  local count, charge = batons_of(lane, group)
+  if count == 0 then return false end
+  if count == 1 then
+    call('HDEL', woken_key(lane.pool, group), lane.name)
+    lane.listed = lane.listed or {}
+    lane.listed[group] = true
+  else
+    call('HDEL', woken_key(lane.pool, group), further_baton(lane, count))
+    add_baton(lane, group, count - 1, charge * (count - 1) / count)
+  end
+  return true
+end
+
+-- The lane gives back the batons it holds and what they charged; returns the set of their groups, to be woken again.
+local function hand_back(lane)
+  local batons = {}
+  for _, group in ipairs(lane.groups) do
+    local count, charge = batons_of(lane, group)
+    if count > 0 then
+      local scope = group_scope(lane.pool, group)
+      drop_batons(lane, group, count)
+      local ring = call('ZSCORE', k.ring(scope), lane.tenant) and k.ring(scope) or k.tags(scope)
+      if not policy.by_seq and call('ZSCORE', ring, lane.tenant) then
+        call('ZINCRBY', ring, -charge, lane.tenant)
+      end
+      batons[group] = true
+    end
+  end
+  return batons
+end
+
+-- Parks a lane at a full group. The new place is written before the old one is left, from the outside in: what a
+-- cut leaves is met by the next wake-up of the group, which finds nothing there and takes it out.
+local function park(lane, group, lane_tag, tenant_tag)
+  local batons = hand_back(lane)
+  stand_at(lane, group, lane_tag)
+  call('ZREM', k.ring(lane.scope), lane.name)
+  tenant_changed(lane, tenant_tag)
+  return batons
+end
