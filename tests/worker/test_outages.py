@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from typing import Any
 
 import pytest
 
 from fairqueue import Limit, Message, NewMessage
+from fairqueue.maintenance.service import Maintenance
 from fairqueue.testing import faults
 from tests.conftest import MakeQueue
 from tests.support.fixtures import MakeServer, StartWorker
 from tests.support.processes import ENDED, STARTED, Log, Server
-from tests.support.proxy import Proxy, lose_request
+from tests.support.proxy import Proxy, hold_reply, lose_request
 from tests.support.stopwatch import Stopwatch
 from tests.support.waiting import eventually
 from tests.worker.running import all_done, running
@@ -192,3 +195,27 @@ async def test_connections_that_break_again_and_again_do_not_hold_reclaim_back_f
         await all_done(home)
     assert attempts == [2]
     assert (await home.stats()).totals.reclaimed == 1
+
+
+async def test_frozen_in_the_middle_of_a_reclaim_the_next_one_is_held_back(
+    make_queue: MakeQueue, proxy: Proxy
+) -> None:
+    """The answer waits while the process does; right after it the leases have not been extended yet."""
+    queue = await make_queue(url=proxy.url, clock=None, visibility_timeout=3, reclaim_interval=0.05)
+    maintenance, gate = Maintenance(queue.engine), threading.Event()
+    await queue.reclaim()  # the server knows the scripts
+    passes = proxy.count("reclaim")
+    proxy.next("reclaim", hold_reply(gate))
+    await maintenance.start()
+    try:
+        await eventually(lambda: proxy.count("reclaim") > passes, "a pass to be under way")
+        await queue.enqueue(1, tenant="a")
+        (lease,) = await queue.claim()
+        time.sleep(3.2)  # noqa: ASYNC251 - nothing of this process runs: its lease expires
+        gate.set()
+        await eventually(lambda: maintenance._doubt.left, "the freeze to be noticed")
+        assert proxy.count("reclaim") == passes + 1
+        await lease.extend()
+    finally:
+        await maintenance.stop()
+    assert await lease.complete() == "done"

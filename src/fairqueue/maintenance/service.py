@@ -20,7 +20,7 @@ from .reconciler import reconcile
 
 _log = logging.getLogger("fairqueue")
 _PROMOTE_MS = 5_000  # claims promote on their way; this is for pools nobody claims from at the moment
-_LATE = 1.0  # a sleep that took this much longer: this process was frozen or starved
+_LATE = 1.0  # a sleep that took this much longer, or a pass that took this long: this process was frozen or starved
 
 
 class Maintenance:
@@ -61,19 +61,25 @@ class Maintenance:
     async def _loop(self, name: str, interval: float, duty: Callable[[], Awaitable[object]]) -> None:
         pause = random.uniform(0, interval)  # a fleet started at once does not maintain at once
         while True:
-            asked = time.monotonic()
+            began = time.monotonic()
             await asyncio.sleep(pause)
-            if name == "reclaim" and time.monotonic() - asked > pause + _LATE:
-                self._doubt.trouble()
+            self._note_freeze(name, began + pause)
+            began = time.monotonic()
             try:
                 await duty()
             except FairQueueError as error:
                 _log.warning("%s failed, trying again in %g s: %s", name, interval, error)
             except Exception:  # noqa: BLE001 - a duty that stopped for good would let leases expire unseen
                 _log.exception("%s failed, trying again in %g s", name, interval)
+            self._note_freeze(name, began)
             pause = interval
             if name == "reclaim" and self._doubt.left:
                 pause = min(interval, self._doubt.left)
+
+    def _note_freeze(self, name: str, due: float) -> None:
+        """Frozen in a sleep or in the middle of a pass: then the leases of this process were not extended either."""
+        if name == "reclaim" and time.monotonic() - due > _LATE:
+            self._doubt.trouble()
 
     async def _reclaim(self) -> None:
         """After an outage leases look expired although their handlers run: they get one extend interval to say so."""
