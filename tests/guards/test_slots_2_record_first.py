@@ -5,10 +5,10 @@ from __future__ import annotations
 from fairqueue import Limit
 from fairqueue.testing import ManualClock, drain
 from tests.conftest import MakeQueue
-from tests.guards.cuts import every_cut
 from tests.guards.mutate import without
 from tests.guards.proof import guard
 from tests.guards.scenario import leases_of, slots, told
+from tests.support.cuts import every_cut
 
 RECORDS = """  many('HSET', k.leases, leases)
   many('ZADD', k.deadlines, deadlines)

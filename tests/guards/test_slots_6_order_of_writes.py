@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 
 from fairqueue.testing import ManualClock, assert_whole, drain
 from tests.conftest import MakeQueue
-from tests.guards.cuts import Round, every_cut
 from tests.guards.mutate import without
 from tests.guards.proof import guard
 from tests.guards.scenario import (
@@ -19,6 +18,7 @@ from tests.guards.scenario import (
     state,
     told,
 )
+from tests.support.cuts import Round, every_cut
 
 ALL = ["m0", "m1", "m2", "m3"]
 PLACES = "includes/places.lua"
