@@ -14,6 +14,7 @@ from fairqueue._engine.keys import join
 from fairqueue.testing import drain
 from tests.conftest import MakeQueue
 from tests.engine.tools import claimed, held, ids, one, put, raw, state
+from tests.support.stopwatch import Stopwatch
 
 # --- Q1 ----------------------------------------------------------------------------------------------------------
 
@@ -30,9 +31,9 @@ async def test_entries_whose_data_is_gone_do_not_hide_those_behind(
         await raw(queue, "HDEL", kind, args=[join("T", id_) for id_ in lost])
     good = [f"good{n}" for n in range(10)]
     await put(queue, "T", *good)
-    began = time.monotonic()
+    watch = Stopwatch()
     leases = await queue.claim(10)
-    assert time.monotonic() - began < 1
+    watch.check(1, "the claim to be answered")
     assert ids(leases) == good
     assert (await queue.stats()).totals.dropped_entries == 500
     assert await queue.complete_many(leases) == ["done"] * 10
@@ -48,9 +49,9 @@ async def test_messages_whose_payload_is_gone_are_set_aside(make_queue: MakeQueu
     await put(queue, "T", *lost)
     await raw(queue, "HDEL", "body", args=[join("T", id_) for id_ in lost])
     await put(queue, "T", *(f"good{n}" for n in range(10)))
-    began = time.monotonic()
+    watch = Stopwatch()
     leases = await queue.claim(10)
-    assert time.monotonic() - began < 5, "each of them is a dead letter now"
+    watch.check(5, "each of them to be a dead letter")
     assert ids(leases) == [f"good{n}" for n in range(10)]
     assert await queue.dead_letters.count("T") == 500
     assert await held(queue, "tenant", "T") == 10
