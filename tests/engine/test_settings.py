@@ -6,9 +6,10 @@ import logging
 
 import pytest
 
-from fairqueue import ConfigurationError, FairQueue, Limit, RetryPolicy
+from fairqueue import ConfigurationError, FairQueue, Limit, NewMessage, RetryPolicy
 from fairqueue.testing import ManualClock, faults
 from tests.conftest import MakeQueue
+from tests.engine.shares import serve
 from tests.engine.tools import claimed, held, one, put, raw
 
 
@@ -198,3 +199,32 @@ async def test_a_client_that_uses_a_queue_made_by_the_constructor_alone_connects
     await queue.close()
     async with queue:
         assert await queue.claim() == []  # and again when it is opened
+
+
+@pytest.mark.parametrize("limits", [[], [Limit("tenant", default=1), Limit("org", default=2, key="org")]])
+@pytest.mark.parametrize(("before", "after"), [("fifo", "fair"), ("fair", "fifo")])
+async def test_another_scheduler_starts_level(
+    make_queue: MakeQueue, before: str, after: str, limits: list[Limit]
+) -> None:
+    """Tags of the other kind would let some starve until the others have passed them; so would those kept at groups."""
+    old = await make_queue(scheduler=before, limits=limits)
+    org, cost = {"org": "o"}, 1 if before == "fifo" else 500
+    await old.enqueue_many(
+        [NewMessage(n, tenant="a", queue=f"q{n % 9}", cost=cost, metadata=org) for n in range(300)]
+        + [NewMessage(n, tenant=f"t{n % 3}", cost=cost, metadata=org) for n in range(60)]
+    )
+    await serve(old, 20)
+    running = await old.claim(2)  # with limits, others wait for what these hold
+    queue = await make_queue(scheduler=after)
+    await queue.enqueue_many([NewMessage(n, tenant="late", metadata=org) for n in range(5)])
+    await queue.complete_many(running)
+    served = [tenant for tenant, _ in await serve(queue, 400, batch=7)]
+    assert len(served) == 365 - 22
+    if after == "fair":
+        assert served[:40].count("a") <= 14
+        assert served[:40].count("late") == 5
+    elif not limits:
+        assert served[:250].count("a") >= 245
+        assert set(served[-5:]) == {"late"}
+    else:
+        assert "late" not in served[:20]

@@ -70,9 +70,9 @@ async def test_a_raised_limit_wakes(make_queue: MakeQueue) -> None:
     "a raised default wakes whoever fits now",
     without(
         "looking at the groups in use",
-        "fairqueue._engine.engine:Engine._configure",
-        'if settings.stored.get("to_wake"):',
-        "if False:",
+        "fairqueue._engine.redeclared:follow_up",
+        '"to_wake": _wake_who_fits,',
+        "",
     ),
 )
 async def test_a_raised_default_wakes(make_queue: MakeQueue) -> None:

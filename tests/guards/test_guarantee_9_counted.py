@@ -121,8 +121,8 @@ async def test_dead_at_the_last_crash(make_queue: MakeQueue, clock: ManualClock)
     without(
         "its own number",
         "includes/claim_take.lua",
-        "h.max_attempts ~= '' and h.max_attempts or settings[3]",
-        "settings[3]",
+        "h.max_attempts ~= '' and h.max_attempts or settings.max_attempts",
+        "settings.max_attempts",
     ),
 )
 async def test_its_own_number_of_attempts(make_queue: MakeQueue) -> None:

@@ -50,8 +50,8 @@ async def test_a_completion_frees_what_the_lease_lists(make_queue: MakeQueue) ->
     without(
         "the lease's budget of tries",
         "settle.lua",
-        "lease and lease.max_attempts or tonumber(h.max_attempts) or tonumber(settings[3])",
-        "tonumber(settings[3])",
+        "lease and lease.max_attempts or tonumber(h.max_attempts) or tonumber(settings.max_attempts)",
+        "tonumber(settings.max_attempts)",
     ),
 )
 async def test_the_budget_of_tries_is_the_leases(make_queue: MakeQueue) -> None:
@@ -68,8 +68,8 @@ async def test_the_budget_of_tries_is_the_leases(make_queue: MakeQueue) -> None:
     without(
         "the lease's budget of crashes",
         "reclaim.lua",
-        "lease and lease.max_crashes or tonumber(settings[4])",
-        "tonumber(settings[4])",
+        "lease and lease.max_crashes or tonumber(settings.max_crashes)",
+        "tonumber(settings.max_crashes)",
     ),
 )
 async def test_the_budget_of_crashes_is_the_leases(make_queue: MakeQueue, clock: ManualClock) -> None:

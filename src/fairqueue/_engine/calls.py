@@ -271,6 +271,10 @@ class Calls:
         values: dict[str, Argument] = {name: declared.get(name, "") for name in DECLARABLE}
         return self._call("configure", decode, *rows, by=by, restoring=int(restoring), **values)
 
+    def retag(self, pool: str, cursor: str) -> Call[str]:
+        """A page of the turns of a pool starts level; ``ring0`` begins, '' is the end."""
+        return self._call("retag", replies.text, pool=pool, cursor=cursor)
+
     def set_limit(self, group: str, value: int | str) -> Call[bool]:
         return self._call("set_limit", bool, group=group, value=value)
 

@@ -23,13 +23,13 @@ from .bell import Bell
 from .calls import DECLARABLE, Call, Calls, Settings
 from .connection import Connection, import_driver
 from .keys import key
+from .redeclared import follow_up
 from .replies import text
 from .streams import StreamPool
 
 T = TypeVar("T")
 _log = logging.getLogger("fairqueue")
 FIRST_PATIENCE = 5.0  # seconds to reach the server at first: a wrong address shows here
-_WOKEN_TOGETHER = 50  # groups in one round trip
 _OLDEST = {"redis": (7, 0), "valkey": (7, 2)}
 
 
@@ -158,10 +158,7 @@ class Engine:
                 ", ".join(settings.changed),
             )
         self._learn(settings)
-        if settings.stored.get("to_wake"):
-            # set with new defaults; the client that set them may have died before it woke anybody
-            await self._wake_after_new_defaults()
-            await self.connection.command("HDEL", key(self.calls.root, "settings"), "to_wake")
+        await follow_up(self.connection, self.calls, settings.stored)
 
     async def _stored_already(self, declared: dict[str, str]) -> Settings:
         """A full server takes no settings; who needs none stored can work, or the backlog would never drain."""
@@ -194,21 +191,6 @@ class Engine:
         """Runs a call that must not ask for settings itself; EVAL, because the server may have no script yet."""
         words = ["EVAL", call.script.source, 1, self.calls.root, *call.args]
         return call.decode(await self.connection.command(*words))
-
-    async def _wake_after_new_defaults(self) -> None:
-        """A raised default makes room in groups of tenants that wait: each is looked at, by the script that wakes."""
-        asked = [
-            (text(group), "0")
-            for group in await self.connection.command("SMEMBERS", key(self.calls.root, "groups"))
-        ]
-        while asked:
-            page, asked = asked[:_WOKEN_TOGETHER], asked[_WOKEN_TOGETHER:]
-            answers = await self.connection.run_all([self.calls.reconcile_group(*one) for one in page])
-            for (group, _), answer in zip(page, answers, strict=True):
-                if isinstance(answer, Exception):
-                    raise answer
-                if answer[0] != "0":  # more of its slots to look at, or more waiters than one script may wake
-                    asked.append((group, answer[0]))
 
     async def close(self) -> None:
         """Gives back bells and connections; an embedded server of ours loses this client."""

@@ -38,14 +38,16 @@ end
 
 declare('schema', schema, schema)
 declare('shards', '1', '1')
-declare('scheduler', scheduler, 'fair')
+if declare('scheduler', scheduler, 'fair') and not first_time then
+  call('HSET', k.settings, 'to_retag', '1') -- it stays on record until a client has done so
+end
 declare('retry', retry, '')
 declare('max_attempts', max_attempts, '12')
 declare('max_crashes', max_crashes, '5')
 declare('dead_letters', dead_letters, '1')
 if declare('limits', limits, '[]') and limits ~= '' then
   replace_defaults()
-  -- whoever waits and fits now is to be woken; it stays on record until a client has done so
+  -- whoever waits and fits now is to be woken; this stays on record too
   if not first_time then call('HSET', k.settings, 'to_wake', '1') end
 end
 if #changed > 0 then

@@ -18,7 +18,7 @@ local reclaimed, dead = {}, {}
 local function bury(mid, h)
   local tenant = tenant_of(mid)
   dead[#dead + 1] = mid
-  if settings[5] == '0' then
+  if settings.dead_letters == '0' then
     make_gone(mid)
     return count(tenant, 'dropped')
   end
@@ -28,7 +28,7 @@ local function bury(mid, h)
 end
 
 local function take_back(mid, lease, h)
-  local budget = lease and lease.max_crashes or tonumber(settings[4])
+  local budget = lease and lease.max_crashes or tonumber(settings.max_crashes)
   h.via, h.crashes = 'c', h.crashes + 1
   count(tenant_of(mid), 'reclaimed')
   if h.crashes >= budget then return bury(mid, h) end

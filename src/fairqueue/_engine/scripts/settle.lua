@@ -26,7 +26,7 @@ local function end_message(mid, h, what)
 end
 
 local function bury(row, h, reason)
-  if settings[5] == '0' then
+  if settings.dead_letters == '0' then
     end_message(row.mid, nil, 'dropped')
     return 'dropped'
   end
@@ -77,7 +77,7 @@ end
 local function leave_flight(row, lease, h)
   local lane = lease and lease.lane or h.lane
   h = h or salvage_header(lane, row.token, lease.attempt)
-  local budget = lease and lease.max_attempts or tonumber(h.max_attempts) or tonumber(settings[3])
+  local budget = lease and lease.max_attempts or tonumber(h.max_attempts) or tonumber(settings.max_attempts)
   local outcome = actions[row.action](row, h, budget)
   free_slots(row.mid, lane, not lease and row.token or nil)
   left_flight(row.mid)

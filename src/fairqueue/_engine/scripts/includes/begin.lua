@@ -3,10 +3,14 @@
 local US = '\31'
 local call, try = redis.call, redis.pcall
 
-local settings = call('HMGET', k.settings, 'schema', 'scheduler', 'max_attempts', 'max_crashes', 'dead_letters')
-if not settings[1] then return redis.error_reply('FQUNCONFIGURED no settings are stored under this name') end
-if settings[1] ~= schema then
-  return redis.error_reply('FQSCHEMA stored schema ' .. settings[1] .. ', this client speaks ' .. schema)
+local as_stored = call('HMGET', k.settings, 'schema', 'scheduler', 'max_attempts', 'max_crashes', 'dead_letters')
+local settings = {
+  schema = as_stored[1], scheduler = as_stored[2],
+  max_attempts = as_stored[3], max_crashes = as_stored[4], dead_letters = as_stored[5],
+}
+if not settings.schema then return redis.error_reply('FQUNCONFIGURED no settings are stored under this name') end
+if settings.schema ~= schema then
+  return redis.error_reply('FQSCHEMA stored schema ' .. settings.schema .. ', this client speaks ' .. schema)
 end
 
 if now == 0 then

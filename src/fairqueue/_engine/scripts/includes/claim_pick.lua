@@ -172,6 +172,7 @@ end
 local function fell_behind(lane, found, lane_tag, tenant_tag)
   local seq = found.header.seq
   if not policy.by_seq or seq <= lane_tag and seq <= tenant_tag then return false end
+  stale = stale + 1 -- many at once after a change of the scheduler
   call('ZADD', k.ring(lane.scope), seq, lane.name)
   local _, least = first_in(lane.scope)
   call('ZADD', k.ring(lane.pool_scope), least, lane.tenant)

@@ -11,7 +11,8 @@ local function new_lease(pick, number)
   pick.text = pack_header(h)
   pick.record = pack_lease({
     token = h.token, consumer = consumer, claimed_at = int(now), attempt = h.attempt,
-    max_attempts = h.max_attempts ~= '' and h.max_attempts or settings[3], max_crashes = settings[4], lane = h.lane,
+    max_attempts = h.max_attempts ~= '' and h.max_attempts or settings.max_attempts,
+    max_crashes = settings.max_crashes, lane = h.lane,
   })
 end
 

@@ -16,7 +16,8 @@ end
 local function lease_of_header(h, consumer)
   return {
     token = h.token, consumer = consumer, claimed_at = h.moved_at, attempt = h.attempt,
-    max_attempts = h.max_attempts ~= '' and h.max_attempts or settings[3], max_crashes = settings[4], lane = h.lane,
+    max_attempts = h.max_attempts ~= '' and h.max_attempts or settings.max_attempts,
+    max_crashes = settings.max_crashes, lane = h.lane,
   }
 end
 

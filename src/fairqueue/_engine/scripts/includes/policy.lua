@@ -5,4 +5,4 @@
 local policies = {}
 -- @include policy_fair
 -- @include policy_fifo
-local policy = policies[settings[2]] or policies.fair
+local policy = policies[settings.scheduler] or policies.fair
