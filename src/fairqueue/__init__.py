@@ -27,13 +27,15 @@ from fairqueue.limits import Limit
 from fairqueue.maintenance.auditor import AuditReport, Finding
 from fairqueue.maintenance.reclaimer import ReclaimReport
 from fairqueue.maintenance.reconciler import Healed, ReconcileReport
-from fairqueue.message import DeadLetter, Enqueued, LeaseInfo, Message, MessageInfo, MessageState, NewMessage
+from fairqueue.message import DeadLetter, Enqueued, LeaseInfo, Message, MessageInfo, MessageState
+from fairqueue.new_message import NewMessage
 from fairqueue.outcomes import DeadLetterNow, Outcome, Release, Retry
 from fairqueue.queue import FairQueue
 from fairqueue.retry import RetryPolicy
 from fairqueue.running import current_lease
 from fairqueue.states import LimitState, QueueState, QueueStats, TenantState, Totals, WorkerState
-from fairqueue.sync import SyncFairQueue, SyncLease
+from fairqueue.sync import SyncFairQueue
+from fairqueue.sync_lease import SyncLease
 from fairqueue.worker import Worker
 
 __version__ = "0.1.0"

@@ -8,11 +8,21 @@ from typing import Final, Protocol
 
 from fairqueue.errors import ConfigurationError
 
-__all__ = ["SERVER_CLOCK", "Clock", "ManualClock", "ServerClock"]
+__all__ = ["SERVER_CLOCK", "Clock", "ManualClock", "ServerClock", "from_ms"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _DEFAULT_START = datetime(2026, 1, 1, tzinfo=UTC)
+_LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
+
+
+def from_ms(milliseconds: float) -> datetime:
+    """An instant of the server's clock as an aware datetime in UTC; damaged ones past the year 9999 are its last.
+
+    >>> from_ms(1_500)
+    datetime.datetime(1970, 1, 1, 0, 0, 1, 500000, tzinfo=datetime.timezone.utc)
+    """
+    return _EPOCH + timedelta(milliseconds=min(milliseconds, _LAST_MS))
 
 
 class Clock(Protocol):

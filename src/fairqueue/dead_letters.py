@@ -10,10 +10,10 @@ from fairqueue import inspect
 from fairqueue._engine.engine import Engine
 from fairqueue._engine.keys import key
 from fairqueue._engine.replies import Stored, text, texts
+from fairqueue.clock import from_ms
 from fairqueue.codec import BodyError, unpack_body
-from fairqueue.consuming import message_of
+from fairqueue.decoding import message_of
 from fairqueue.errors import ConfigurationError, InvalidMessageError, MessageNotFoundError
-from fairqueue.lease import from_ms
 from fairqueue.message import DeadLetter
 from fairqueue.validation import identifier, integer
 
@@ -145,7 +145,7 @@ class DeadLetters:
         return [(text(id_), int(float(at))) for id_, at in pairs]
 
     def _letter(self, found: Stored) -> DeadLetter[Any]:
-        metadata, payload, decodable = inspect.decoded(self._engine, found.body)
+        metadata, payload, decodable = inspect.readable(self._engine, found.body)
         reason, at, error = found.note or ("unknown", found.header.moved_at, "")
         return DeadLetter(
             message=message_of(found.id, found.header, metadata, payload),

@@ -12,10 +12,10 @@ from fairqueue._engine.engine import Engine
 from fairqueue._engine.keys import US, key
 from fairqueue._engine.replies import Stored, identity, pairs, text, texts
 from fairqueue._engine.scan import escaped, scan, scan_page
-from fairqueue.codec import BodyError, decode_payload, unpack_body
-from fairqueue.consuming import message_of
+from fairqueue.clock import from_ms
+from fairqueue.codec import BodyError
+from fairqueue.decoding import decoded, message_of
 from fairqueue.errors import ConfigurationError
-from fairqueue.lease import from_ms
 from fairqueue.message import LeaseInfo, MessageInfo, MessageState
 from fairqueue.states import QueueState, QueueStats, TenantState, Totals, WorkerState
 from fairqueue.validation import choice, identifier, integer
@@ -74,7 +74,7 @@ async def get(engine: Engine, tenant: str, id_: str) -> MessageInfo[Any] | None:
 def info_of(engine: Engine, found: Stored) -> MessageInfo[Any]:
     """A stored message as users see it; one whose payload cannot be decoded says so."""
     header = found.header
-    metadata, payload, decodable = decoded(engine, found.body)
+    metadata, payload, decodable = readable(engine, found.body)
     return MessageInfo(
         state=MessageState(header.state),
         message=message_of(found.id, header, metadata, payload),
@@ -87,13 +87,10 @@ def info_of(engine: Engine, found: Stored) -> MessageInfo[Any]:
     )
 
 
-def decoded(engine: Engine, body: bytes | None) -> tuple[dict[str, Any], Any, bool]:
+def readable(engine: Engine, body: bytes | None) -> tuple[dict[str, Any], Any, bool]:
     """Metadata, payload, and whether they could be read."""
     try:
-        if body is None:
-            raise BodyError("missing")
-        metadata, payload = unpack_body(body)
-        return metadata, decode_payload(engine.codec, payload), True
+        return *decoded(engine.codec, body), True
     except BodyError:
         return {}, None, False
 

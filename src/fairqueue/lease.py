@@ -7,58 +7,75 @@ import contextlib
 import threading
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from fairqueue.errors import FairQueueError, LeaseLostError
-from fairqueue.message import Message, P
+from fairqueue.generics import P
+from fairqueue.message import Message
 from fairqueue.outcomes import Outcome
+from fairqueue.settlement import Settlement, described
 from fairqueue.validation import duration_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Lease", "Settlement", "from_ms"]
+__all__ = ["EXTENDS_PER_TIMEOUT", "Desk", "Held", "Lease", "failure", "held"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
-_EXTENDS_PER_TIMEOUT = 4  # two in a row may be lost: the third comes before the deadline
-
-
-def from_ms(milliseconds: float) -> datetime:
-    """An instant of the server's clock as an aware datetime in UTC; damaged ones past the year 9999 are its last."""
-    return _EPOCH + timedelta(milliseconds=min(milliseconds, _LAST_MS))
-
-
-def described(error: BaseException) -> str:
-    """An exception's type and text; one whose text cannot be made must not keep its message in flight."""
-    try:
-        text = str(error)
-    except Exception as broken:  # noqa: BLE001 - whatever a user's __str__ raises
-        text = f"<its text raised {type(broken).__name__}>"
-    return f"{type(error).__name__}: {text}"
-
-
-@dataclass(slots=True)
-class Settlement:
-    """What was asked for a lease, and what came of it; None while nobody knows yet."""
-
-    action: str
-    delay_ms: int = 0
-    reason: str = ""
-    text: str = ""
-    outcome: Outcome | None = None
+EXTENDS_PER_TIMEOUT = 4  # two in a row may be lost: the third comes before the deadline
 
 
 class Desk(Protocol):
     """Where leases are extended and settled (the queue that gave them)."""
 
-    async def settle(self, requests: Sequence[tuple[Lease[Any], Settlement]]) -> list[Outcome]: ...
+    async def settle(self, requests: Sequence[tuple[Lease[Any], Settlement]]) -> list[Outcome]:
+        """Ends deliveries; "lost" where the lease was not ours any more."""
+        ...
 
-    async def extend(self, leases: Sequence[Lease[Any]]) -> list[Outcome]: ...
+    async def extend(self, leases: Sequence[Lease[Any]]) -> list[Outcome]:
+        """Extends them to their full visibility timeout; "lost" as above."""
+        ...
 
-    def retry_delay_ms(self, attempt: int, error: BaseException | None) -> int: ...
+    def retry_delay_ms(self, attempt: int, error: BaseException | None) -> int:
+        """The retry policy's delay after this attempt failed."""
+        ...
+
+
+class Held:
+    """What the queue keeps with a lease for itself.
+
+    Args:
+        desk: where the lease is extended and settled.
+        visibility_ms: how long it lasts without an extend.
+        consumer: who claimed.
+        asked_at: the monotonic instant before the claim was sent.
+    """
+
+    __slots__ = ("consumer", "desk", "settlement", "sure_until", "visibility_ms")
+
+    def __init__(self, desk: Desk, visibility_ms: int, consumer: str, asked_at: float) -> None:
+        self.desk, self.visibility_ms, self.consumer = desk, visibility_ms, consumer
+        self.settlement: Settlement | None = None
+        self.sure_until = 0.0
+        self.renewed(asked_at)
+
+    @property
+    def visibility(self) -> float:
+        """How long it lasts without an extend, in seconds."""
+        return self.visibility_ms / 1000
+
+    @property
+    def settled(self) -> bool:
+        """Its end is known: there is nothing left to extend or settle."""
+        return self.settlement is not None and self.settlement.outcome is not None
+
+    def renewed(self, asked_at: float) -> None:
+        """The server gave a whole visibility timeout, some time after it was asked at this monotonic instant."""
+        self.sure_until = asked_at + self.visibility
+
+    def sure_for(self, seconds: float = 0) -> bool:
+        """By our own clock nobody can take the message for so long. Afterwards only the server knows."""
+        return time.monotonic() + seconds < self.sure_until
 
 
 class Lease(Generic[P]):
@@ -76,54 +93,17 @@ class Lease(Generic[P]):
         ...     await lease.complete()
     """
 
-    __slots__ = (
-        "_desk",
-        "consumer",
-        "deadline",
-        "lost",
-        "message",
-        "settlement",
-        "sure_until",
-        "token",
-        "visibility_ms",
-    )
+    __slots__ = ("_held", "deadline", "lost", "message", "token")
 
-    def __init__(
-        self,
-        desk: Desk,
-        message: Message[P],
-        token: str,
-        deadline: datetime,
-        visibility_ms: int,
-        consumer: str,
-        asked_at: float,
-    ) -> None:
-        self._desk = desk
+    def __init__(self, message: Message[P], token: str, deadline: datetime, held: Held) -> None:
         self.message = message
         self.token = token
         self.deadline = deadline
-        self.visibility_ms = visibility_ms
-        self.consumer = consumer
         self.lost = threading.Event()
-        self.settlement: Settlement | None = None
-        self.sure_until = 0.0
-        self.renewed(asked_at)
+        self._held = held
 
     def __repr__(self) -> str:
         return f"<Lease {self.message.tenant!r}/{self.message.id!r} attempt {self.message.attempt} until {self.deadline}>"
-
-    @property
-    def settled(self) -> bool:
-        """Its end is known: there is nothing left to extend or settle."""
-        return self.settlement is not None and self.settlement.outcome is not None
-
-    def renewed(self, asked_at: float) -> None:
-        """The server gave a whole visibility timeout, some time after it was asked at this monotonic instant."""
-        self.sure_until = asked_at + self.visibility_ms / 1000
-
-    def sure_for(self, seconds: float = 0) -> bool:
-        """By our own clock nobody can take the message for so long. Afterwards only the server knows."""
-        return not self.lost.is_set() and time.monotonic() + seconds < self.sure_until
 
     async def extend(self) -> datetime:
         """Moves the deadline to now + the visibility timeout and returns it; revives an expired lease nobody reclaimed.
@@ -131,7 +111,7 @@ class Lease(Generic[P]):
         Raises:
             LeaseLostError: somebody else has the message, or it is settled; ``lost`` is set.
         """
-        (outcome,) = await self._desk.extend([self])
+        (outcome,) = await self._held.desk.extend([self])
         if outcome == "lost":
             raise self._lost_error()
         return self.deadline
@@ -142,7 +122,7 @@ class Lease(Generic[P]):
 
     async def fail(self, error: BaseException | str | None = None) -> Outcome:
         """The attempt failed: ``"retried"`` after the policy's delay, or ``"dead"`` (``"dropped"``) out of tries."""
-        return await self._settle(self.failure(error))
+        return await self._settle(failure(self, error))
 
     async def release(self, delay: timedelta | float = 0) -> Outcome:
         """Gives the message back to its place, or for later; the attempt is not counted."""
@@ -165,23 +145,15 @@ class Lease(Generic[P]):
 
     async def _keep(self) -> None:
         while not self.lost.is_set():
-            await asyncio.sleep(self.visibility_ms / 1000 / _EXTENDS_PER_TIMEOUT)
-            if self.settled:
+            await asyncio.sleep(self._held.visibility / EXTENDS_PER_TIMEOUT)
+            if self._held.settled:
                 return
             # away or lost; an expired lease is revived by the next extend
             with contextlib.suppress(FairQueueError):
                 await self.extend()
 
-    def failure(self, error: BaseException | str | None, delay_ms: int | None = None) -> Settlement:
-        """The settlement of a failed attempt; the retry policy gives the delay unless one is given."""
-        exception = error if isinstance(error, BaseException) else None
-        text = described(exception) if exception else str(error or "")
-        if delay_ms is None:
-            delay_ms = self._desk.retry_delay_ms(self.message.attempt, exception)
-        return Settlement("fail", delay_ms, text=text)
-
     async def _settle(self, asked: Settlement) -> Outcome:
-        (outcome,) = await self._desk.settle([(self, asked)])
+        (outcome,) = await self._held.desk.settle([(self, asked)])
         if outcome == "lost":
             raise self._lost_error()
         return outcome
@@ -192,3 +164,17 @@ class Lease(Generic[P]):
             f"the lease of message {message.id!r} of tenant {message.tenant!r} (attempt {message.attempt}) "
             "is no longer ours"
         )
+
+
+def held(lease: Lease[Any]) -> Held:
+    """What the queue keeps with the lease, for the other parts of this package."""
+    return lease._held  # noqa: SLF001 - the only way in
+
+
+def failure(lease: Lease[Any], error: BaseException | str | None, delay_ms: int | None = None) -> Settlement:
+    """The settlement of a failed attempt; the retry policy gives the delay unless one is given."""
+    exception = error if isinstance(error, BaseException) else None
+    text = described(exception) if exception else str(error or "")
+    if delay_ms is None:
+        delay_ms = held(lease).desk.retry_delay_ms(lease.message.attempt, exception)
+    return Settlement("fail", delay_ms, text=text)

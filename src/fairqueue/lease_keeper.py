@@ -16,12 +16,12 @@ from typing import Any
 
 from fairqueue._engine.connection import Connection
 from fairqueue._engine.engine import Engine
+from fairqueue.clock import from_ms
 from fairqueue.errors import FairQueueError
-from fairqueue.lease import Lease, from_ms
+from fairqueue.lease import EXTENDS_PER_TIMEOUT, Lease, held
 
 _log = logging.getLogger("fairqueue")
 
-EXTENDS_PER_TIMEOUT = 4
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.1, 5.0  # seconds for an answer, whatever the visibility timeout
 _CHUNK = 500
 
@@ -108,11 +108,11 @@ class LeaseKeeper:
 
     async def _extend_all(self, connection: Connection) -> None:
         with self._lock:
-            kept = [(lease, lost) for lease, lost in self._kept.values() if not lease.settled]
+            kept = [(lease, lost) for lease, lost in self._kept.values() if not held(lease).settled]
         for start in range(0, len(kept), _CHUNK):
             chunk = kept[start : start + _CHUNK]
             named = [(lease.message.tenant, lease.message.id, lease.token) for lease, _ in chunk]
-            call = self._engine.calls.extend(named, self._visibility_ms, chunk[0][0].consumer)
+            call = self._engine.calls.extend(named, self._visibility_ms, held(chunk[0][0]).consumer)
             asked_at = time.monotonic()
             try:
                 deadlines = await connection.run(call)
@@ -127,10 +127,10 @@ class LeaseKeeper:
     ) -> None:
         if deadline is not None:
             lease.deadline = from_ms(deadline)
-            lease.renewed(asked_at)
+            held(lease).renewed(asked_at)
             return
         with self._lock:
-            if self._kept.pop(id(lease), None) is None or lease.settlement is not None:
+            if self._kept.pop(id(lease), None) is None or held(lease).settlement is not None:
                 return  # settled while the extend was under way: not lost
         lease.lost.set()
         lost()

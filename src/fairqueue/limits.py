@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from fairqueue.errors import ConfigurationError, InvalidMessageError
-from fairqueue.message import NewMessage
+from fairqueue.new_message import NewMessage
 from fairqueue.validation import LARGEST_INTEGER, expected, identifier, integer, namespace, shown
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from fairqueue._engine.keys import lane_name
 from fairqueue.codec import encode_payload, pack_body
 from fairqueue.errors import InvalidMessageError
 from fairqueue.limits import resolve_groups
-from fairqueue.message import Enqueued, MessageState, NewMessage
+from fairqueue.message import Enqueued, MessageState
+from fairqueue.new_message import NewMessage
 
 CHUNK_MESSAGES = 500
 CHUNK_BYTES = 4_000_000  # a script call above this holds the server up for others

@@ -11,27 +11,28 @@ from typing import Any, Generic, Self
 
 from fairqueue import inspect, producing
 from fairqueue._engine.engine import Engine
+from fairqueue.claiming import claim_options
 from fairqueue.client import Client
 from fairqueue.clock import Clock
 from fairqueue.config import Codec, Options
-from fairqueue.consuming import ClaimOptions, Consumer
+from fairqueue.consuming import Consumer
 from fairqueue.dead_letters import DeadLetters
-from fairqueue.lease import Lease, Settlement
+from fairqueue.generics import P
+from fairqueue.lease import Lease, failure
 from fairqueue.limits import Limit
 from fairqueue.maintenance.auditor import AuditReport, audit
 from fairqueue.maintenance.reclaimer import ReclaimReport, reclaim
 from fairqueue.maintenance.reconciler import ReconcileReport, reconcile
-from fairqueue.message import Enqueued, MessageInfo, NewMessage, P
+from fairqueue.message import Enqueued, MessageInfo
+from fairqueue.new_message import NewMessage
 from fairqueue.outcomes import Outcome
 from fairqueue.retry import RetryPolicy
+from fairqueue.settlement import Settlement
 from fairqueue.states import QueueState, QueueStats, WorkerState
 from fairqueue.tenants import LimitsControl, Tenants
-from fairqueue.validation import duration_ms, expected, identifier, integer
+from fairqueue.validation import duration_ms, expected, identifier
 
 __all__ = ["FairQueue"]
-
-MAX_CLAIM = 1000
-_SHORTEST_VISIBILITY_MS = 100
 
 
 def resolved_url(url: str | None) -> str:
@@ -89,7 +90,7 @@ class FairQueue(Generic[P]):
         dead_letters: bool | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.options = Options.make(
+        self._options = Options.make(
             resolved_url(url) if url is None else url,
             name,
             limits=limits,
@@ -104,7 +105,7 @@ class FairQueue(Generic[P]):
             dead_letters=dead_letters,
             clock=clock,
         )
-        self._engine = Client(self.options)
+        self._engine = Client(self._options)
         self._consumer: Consumer[P] = Consumer(self._engine)
         self.limits = LimitsControl(self._engine)
         self.tenants = Tenants(self._engine)
@@ -152,22 +153,12 @@ class FairQueue(Generic[P]):
     @property
     def url(self) -> str:
         """Of the server in use; ``unix:///path/to/socket`` for an embedded one, once connected."""
-        return self._engine.url or (self.options.url.text if self.options.url else "")
-
-    @property
-    def engine(self) -> Engine:
-        """For the worker and tools of this package."""
-        return self._engine
-
-    @property
-    def consumer(self) -> Consumer[P]:
-        """For the worker: claims and settles in one round trip."""
-        return self._consumer
+        return self._engine.url or (self._options.url.text if self._options.url else "")
 
     @property
     def name(self) -> str:
         """The namespace."""
-        return self.options.name
+        return self._options.name
 
     # --- producing -------------------------------------------------------------------------------------------
 
@@ -242,29 +233,8 @@ class FairQueue(Generic[P]):
             ConfigurationError: a wrong argument. QueueUnavailableError: the server stayed away; what it may have
                 given us comes with the next claim, or is delivered again when its lease expires.
         """
-        options = self.claim_options(n, consumer, pools, visibility_timeout)
+        options = claim_options(self._engine, n, consumer, pools, visibility_timeout)
         return await self._consumer.claim(options, duration_ms("wait", wait) / 1000)
-
-    def claim_options(
-        self,
-        n: int,
-        consumer: str | None,
-        pools: Sequence[str],
-        visibility_timeout: timedelta | float | None = None,
-    ) -> ClaimOptions:
-        """The checked arguments of a claim."""
-        if isinstance(pools, str) or not pools:
-            raise expected("pools", "a list of at least one pool", pools)
-        return ClaimOptions(
-            n=integer("n", n, 1, MAX_CLAIM),
-            pools=tuple(dict.fromkeys(identifier("pools", pool) for pool in pools)),
-            consumer=identifier("consumer", consumer)
-            if consumer is not None
-            else self._engine.consumer_default,
-            visibility_ms=self.options.visibility_ms
-            if visibility_timeout is None
-            else duration_ms("visibility_timeout", visibility_timeout, minimum_ms=_SHORTEST_VISIBILITY_MS),
-        )
 
     async def complete_many(self, leases: Sequence[Lease[P]]) -> list[Outcome]:
         """Completes all in one round trip; outcomes in order, ``"lost"`` instead of raising."""
@@ -274,7 +244,7 @@ class FairQueue(Generic[P]):
         self, leases: Sequence[Lease[P]], error: BaseException | str | None = None
     ) -> list[Outcome]:
         """Fails all in one round trip; outcomes in order, ``"lost"`` instead of raising."""
-        return await self._consumer.settle([(lease, lease.failure(error)) for lease in _checked(leases)])
+        return await self._consumer.settle([(lease, failure(lease, error)) for lease in _checked(leases)])
 
     async def release_many(self, leases: Sequence[Lease[P]], delay: timedelta | float = 0) -> list[Outcome]:
         """Gives all back uncounted in one round trip; outcomes in order, ``"lost"`` instead of raising."""
@@ -347,3 +317,13 @@ def _checked(leases: Sequence[Lease[P]]) -> list[Lease[P]]:
         if not isinstance(lease, Lease):
             raise expected("leases", "Lease objects", lease)
     return list(leases)
+
+
+def engine_of(queue: FairQueue[Any]) -> Engine:
+    """The queue's engine, for the other parts of this package."""
+    return queue._engine  # noqa: SLF001 - the only way in
+
+
+def consumer_of(queue: FairQueue[P]) -> Consumer[P]:
+    """Claims and settles in one round trip, for the worker."""
+    return queue._consumer  # noqa: SLF001 - the only way in

@@ -14,9 +14,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from fairqueue.errors import ConfigurationError, FairQueueError, LeaseLostError, QueueClosedError
-from fairqueue.lease import Lease, Settlement, described
+from fairqueue.lease import Lease, failure, held
 from fairqueue.message import Message
 from fairqueue.outcomes import DeadLetterNow, Release, Retry
+from fairqueue.settlement import Settlement, described
 from fairqueue.validation import callable_, shown
 
 T = TypeVar("T")
@@ -150,7 +151,7 @@ class Runner:
 
     async def _is_ours(self, lease: Lease[Any]) -> bool:
         """Extends a lease that may have expired. While the server is away nobody knows: the handler waits."""
-        while not lease.sure_for() and not lease.lost.is_set():
+        while not held(lease).sure_for() and not lease.lost.is_set():
             try:
                 await lease.extend()
             except LeaseLostError:
@@ -169,7 +170,7 @@ class Runner:
         except _NotSure:
             raise
         except Retry as signal:
-            return lease.failure(signal.reason or "the handler asked for a retry", signal.delay_ms)
+            return failure(lease, signal.reason or "the handler asked for a retry", signal.delay_ms)
         except Release as signal:
             return Settlement("release", signal.delay_ms)
         except DeadLetterNow as signal:
@@ -195,7 +196,7 @@ class Runner:
 
     def _start(self, lease: Lease[Any]) -> Any:
         """In the thread: it may have come to its turn long after it was asked for."""
-        if not lease.sure_for():
+        if lease.lost.is_set() or not held(lease).sure_for():
             raise _NotSure
         return self._handler(lease.message)
 
@@ -212,4 +213,4 @@ class Runner:
             exc_info=error,
             extra={"tenant": message.tenant, "message_id": message.id, "attempt": message.attempt},
         )
-        return lease.failure(error)
+        return failure(lease, error)

@@ -5,168 +5,29 @@ Every method runs the asyncio client's in a background event loop, so there is o
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Generic, Self
 
 from fairqueue.clock import Clock
-from fairqueue.config import Codec, Options
-from fairqueue.dead_letters import DeadLetters
-from fairqueue.lease import Lease
+from fairqueue.config import Codec
+from fairqueue.generics import P
 from fairqueue.limits import Limit
 from fairqueue.maintenance.auditor import AuditReport
 from fairqueue.maintenance.reclaimer import ReclaimReport
 from fairqueue.maintenance.reconciler import ReconcileReport
-from fairqueue.message import DeadLetter, Enqueued, Message, MessageInfo, NewMessage, P
+from fairqueue.message import Enqueued, MessageInfo
+from fairqueue.new_message import NewMessage
 from fairqueue.outcomes import Outcome
 from fairqueue.portal import Portal
 from fairqueue.queue import FairQueue
 from fairqueue.retry import RetryPolicy
-from fairqueue.states import LimitState, QueueState, QueueStats, TenantState, WorkerState
-from fairqueue.tenants import LimitsControl, Tenants
-from fairqueue.validation import expected
+from fairqueue.states import QueueState, QueueStats, WorkerState
+from fairqueue.sync_controls import SyncDeadLetters, SyncLimitsControl, SyncTenants
+from fairqueue.sync_lease import SyncLease, bare
 
-__all__ = ["SyncDeadLetters", "SyncFairQueue", "SyncLease", "SyncLimitsControl", "SyncTenants"]
-
-
-class SyncLease(Generic[P]):
-    """``Lease`` without ``await``; the same fields and guarantees."""
-
-    __slots__ = ("_portal", "lease")
-
-    def __init__(self, lease: Lease[P], portal: Portal) -> None:
-        self.lease, self._portal = lease, portal
-
-    def __repr__(self) -> str:
-        return repr(self.lease).replace("<Lease", "<SyncLease")
-
-    @property
-    def message(self) -> Message[P]:
-        """The message."""
-        return self.lease.message
-
-    @property
-    def token(self) -> str:
-        """New at every claim, greater in order within a message."""
-        return self.lease.token
-
-    @property
-    def deadline(self) -> datetime:
-        """When the lease expires unless it is extended."""
-        return self.lease.deadline
-
-    @property
-    def lost(self) -> threading.Event:
-        """A ``threading.Event``: set when an extend or settle found the lease lost."""
-        return self.lease.lost
-
-    def extend(self) -> datetime:
-        """See ``Lease.extend``."""
-        return self._portal.call(self.lease.extend)
-
-    def complete(self) -> Outcome:
-        """See ``Lease.complete``."""
-        return self._portal.call(self.lease.complete)
-
-    def fail(self, error: BaseException | str | None = None) -> Outcome:
-        """See ``Lease.fail``."""
-        return self._portal.call(lambda: self.lease.fail(error))
-
-    def release(self, delay: timedelta | float = 0) -> Outcome:
-        """See ``Lease.release``."""
-        return self._portal.call(lambda: self.lease.release(delay))
-
-    def dead_letter(self, reason: str) -> Outcome:
-        """See ``Lease.dead_letter``."""
-        return self._portal.call(lambda: self.lease.dead_letter(reason))
-
-    @contextlib.contextmanager
-    def keep_alive(self) -> Iterator[SyncLease[P]]:
-        """See ``Lease.keep_alive``."""
-        keeper = self.lease.keep_alive()
-        self._portal.call(keeper.__aenter__)
-        try:
-            yield self
-        finally:
-            self._portal.call(lambda: _left(keeper))
-
-
-async def _left(keeper: contextlib.AbstractAsyncContextManager[Any]) -> None:
-    await keeper.__aexit__(None, None, None)
-
-
-class SyncLimitsControl:
-    """``LimitsControl`` without ``await``."""
-
-    def __init__(self, control: LimitsControl, portal: Portal) -> None:
-        self._control, self._portal = control, portal
-
-    def set(self, group: str, id: str, limit: int | None) -> None:
-        """See ``LimitsControl.set``."""
-        self._portal.call(lambda: self._control.set(group, id, limit))
-
-    def reset(self, group: str, id: str) -> None:
-        """See ``LimitsControl.reset``."""
-        self._portal.call(lambda: self._control.reset(group, id))
-
-    def get(self, group: str, id: str) -> LimitState:
-        """See ``LimitsControl.get``."""
-        return self._portal.call(lambda: self._control.get(group, id))
-
-    def list(self, group: str) -> Iterator[LimitState]:
-        """See ``LimitsControl.list``."""
-        return self._portal.iterate(self._control.list(group))
-
-
-class SyncTenants:
-    """``Tenants`` without ``await``."""
-
-    def __init__(self, tenants: Tenants, portal: Portal) -> None:
-        self._tenants, self._portal = tenants, portal
-
-    def get(self, tenant: str) -> TenantState:
-        """See ``Tenants.get``."""
-        return self._portal.call(lambda: self._tenants.get(tenant))
-
-    def list(self) -> Iterator[TenantState]:
-        """See ``Tenants.list``."""
-        return self._portal.iterate(self._tenants.list())
-
-
-class SyncDeadLetters:
-    """``DeadLetters`` without ``await``."""
-
-    def __init__(self, letters: DeadLetters, portal: Portal) -> None:
-        self._letters, self._portal = letters, portal
-
-    def count(self, tenant: str) -> int:
-        """See ``DeadLetters.count``."""
-        return self._portal.call(lambda: self._letters.count(tenant))
-
-    def list(
-        self, tenant: str, limit: int = 100, cursor: str | None = None
-    ) -> tuple[list[DeadLetter[Any]], str | None]:
-        """See ``DeadLetters.list``."""
-        return self._portal.call(lambda: self._letters.list(tenant, limit, cursor))
-
-    def redrive(self, tenant: str, *ids: str) -> int:
-        """See ``DeadLetters.redrive``."""
-        return self._portal.call(lambda: self._letters.redrive(tenant, *ids))
-
-    def redrive_all(self, tenant: str) -> int:
-        """See ``DeadLetters.redrive_all``."""
-        return self._portal.call(lambda: self._letters.redrive_all(tenant))
-
-    def purge(self, tenant: str, id: str | None = None) -> int:
-        """See ``DeadLetters.purge``."""
-        return self._portal.call(lambda: self._letters.purge(tenant, id))
-
-    def tenants(self) -> Iterator[str]:
-        """See ``DeadLetters.tenants``."""
-        return self._portal.iterate(self._letters.tenants())
+__all__ = ["SyncFairQueue"]
 
 
 class SyncFairQueue(Generic[P]):
@@ -238,11 +99,6 @@ class SyncFairQueue(Generic[P]):
         self._portal.close(self._queue.close)
 
     @property
-    def options(self) -> Options:
-        """The checked options."""
-        return self._queue.options
-
-    @property
     def url(self) -> str:
         """See ``FairQueue.url``."""
         return self._queue.url
@@ -303,21 +159,21 @@ class SyncFairQueue(Generic[P]):
 
     def complete_many(self, leases: Sequence[SyncLease[P]]) -> list[Outcome]:
         """See ``FairQueue.complete_many``."""
-        return self._portal.call(lambda: self._queue.complete_many(_bare(leases)))
+        return self._portal.call(lambda: self._queue.complete_many(bare(leases)))
 
     def fail_many(
         self, leases: Sequence[SyncLease[P]], error: BaseException | str | None = None
     ) -> list[Outcome]:
         """See ``FairQueue.fail_many``."""
-        return self._portal.call(lambda: self._queue.fail_many(_bare(leases), error))
+        return self._portal.call(lambda: self._queue.fail_many(bare(leases), error))
 
     def release_many(self, leases: Sequence[SyncLease[P]], delay: timedelta | float = 0) -> list[Outcome]:
         """See ``FairQueue.release_many``."""
-        return self._portal.call(lambda: self._queue.release_many(_bare(leases), delay))
+        return self._portal.call(lambda: self._queue.release_many(bare(leases), delay))
 
     def extend_many(self, leases: Sequence[SyncLease[P]]) -> list[Outcome]:
         """See ``FairQueue.extend_many``."""
-        return self._portal.call(lambda: self._queue.extend_many(_bare(leases)))
+        return self._portal.call(lambda: self._queue.extend_many(bare(leases)))
 
     def stats(self, tenant: str | None = None) -> QueueStats:
         """See ``FairQueue.stats``."""
@@ -357,10 +213,3 @@ class SyncFairQueue(Generic[P]):
     def audit(self, fix: bool = False) -> AuditReport:
         """See ``FairQueue.audit``."""
         return self._portal.call(lambda: self._queue.audit(fix))
-
-
-def _bare(leases: Sequence[SyncLease[P]]) -> list[Lease[P]]:
-    for lease in leases:
-        if not isinstance(lease, SyncLease):
-            raise expected("leases", "SyncLease objects", lease)
-    return [lease.lease for lease in leases]

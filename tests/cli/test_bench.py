@@ -52,10 +52,10 @@ def test_a_namespace_with_messages_is_refused_and_keeps_its_settings(place: Plac
 async def test_round_trips_are_exchanges_however_many_messages_go_together(place: Place) -> None:
     async with place.async_queue() as queue:
         await queue.enqueue(1, tenant="acme")
-        before = queue.engine.connection.round_trips
+        before = queue._engine.connection.round_trips
         await queue.enqueue_many(NewMessage(n, tenant="acme") for n in range(100))
         await queue.enqueue(1, tenant="acme")
-        assert queue.engine.connection.round_trips == before + 2
+        assert queue._engine.connection.round_trips == before + 2
 
 
 def test_every_figure_is_explained(place: Place) -> None:

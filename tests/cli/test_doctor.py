@@ -69,9 +69,9 @@ async def test_fix_puts_it_right(place: Place) -> None:
 
 async def test_a_dirty_group_is_shown_and_healed(place: Place) -> None:
     async with place.async_queue(limits=[Limit("tenant", default=2)]) as queue:
-        where, group = key(queue.engine.calls.root, "dirty"), join("tenant", "acme")
-        await queue.engine.command("HSET", where, group, "dirty")
-        await queue.engine.command("SADD", key(queue.engine.calls.root, "groups"), group)
+        where, group = key(queue._engine.calls.root, "dirty"), join("tenant", "acme")
+        await queue._engine.command("HSET", where, group, "dirty")
+        await queue._engine.command("SADD", key(queue._engine.calls.root, "groups"), group)
     before = place.run("doctor", "--json").json
     assert before["dirty_groups"] == [{"group": "tenant", "id": "acme", "state": "dirty"}]
     assert before["warnings"][0]["subject"] == "tenant/acme"
@@ -95,7 +95,7 @@ async def test_a_server_that_evicts_is_a_warning(place: Place) -> None:
     try:
         there = Place(place.directory, f"embedded://{directory}", place.name)
         async with there.async_queue() as queue:
-            await queue.engine.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+            await queue._engine.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
         done = there.run("doctor", "--json")
         assert done.status == 0
         assert done.json["eviction_policy"] == "allkeys-lru"

@@ -106,7 +106,7 @@ def test_a_process_that_hears_no_signal_ends_with_its_supervisor_all_the_same() 
     ours, theirs = socket.socketpair()
     script = (
         "import signal, sys, time\n"
-        "from fairqueue.runner import Lifeline\n"
+        "from fairqueue.lifeline import Lifeline\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "Lifeline(int(sys.argv[1]), patience=0.1).say_ready()\n"
         "time.sleep(600)\n"

@@ -48,7 +48,7 @@ async def test_server_starts_it_again_after_a_crash(place: Place) -> None:
     queue: FairQueue[int] = FairQueue(running.out.strip())
     async with queue:
         await queue.enqueue(1, tenant="acme")
-        pid = (await queue.engine.command("INFO", "server"))["process_id"]
+        pid = (await queue._engine.command("INFO", "server"))["process_id"]
     os.kill(pid, signal.SIGKILL)
     eventually_sync(lambda: gone(pid), "the server to be gone")
     eventually_sync(lambda: _serves(directory, pid), "another server to run")

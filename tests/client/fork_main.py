@@ -157,7 +157,7 @@ def child_closes_at_once(url: str, name: str) -> dict[str, Any]:
     async def main() -> dict[str, Any]:
         queue: FairQueue[Any] = FairQueue(url, name)
         waiting = asyncio.ensure_future(queue.claim(1, wait=20))
-        await eventually(lambda: queue.engine._bells, "the claim to wait")
+        await eventually(lambda: queue._engine._bells, "the claim to wait")
         child = in_child(lambda: asyncio.run(queue.close()))
         closed = await asyncio.to_thread(child)
         began = time.monotonic()
@@ -208,7 +208,7 @@ def embedded_server_stays_for_the_child(url: str, name: str) -> dict[str, Any]:
     def use() -> dict[str, Any]:
         queue.enqueue(1, tenant="a")
         os.read(told_reading, 1)  # the parent has closed
-        server = queue._queue.engine._server
+        server = queue._queue._engine._server
         held = server is not None and server._claim.held
         payloads = [lease.message.payload for lease in queue.claim(2)]
         queue.close()

@@ -30,7 +30,7 @@ async def cancel_after(work: Any, seconds: float) -> Any:
 
 def at_rest(queue: FairQueue[Any]) -> bool:
     """Nothing is under way any more for those who were cancelled: no late claim can take or give back anything."""
-    return not queue.consumer._tasks and not queue.engine.connection._exchanges
+    return not queue._consumer._tasks and not queue._engine.connection._exchanges
 
 
 async def nothing_held(queue: FairQueue[Any], but: int = 0) -> bool:

@@ -106,7 +106,7 @@ async def test_a_private_server_is_not_started_anew_behind_the_programs_back() -
 async def test_a_claim_that_waits_while_it_is_closed_ends(make_queue: MakeQueue) -> None:
     queue = await make_queue()
     waiting = asyncio.ensure_future(queue.claim(wait=60))
-    await eventually(lambda: queue.engine._bells, "the claim to wait")
+    await eventually(lambda: queue._engine._bells, "the claim to wait")
     await queue.close()
     with pytest.raises(QueueClosedError):
         await asyncio.wait_for(waiting, 10)
@@ -133,7 +133,7 @@ async def test_a_worker_whose_queue_is_closed_ends_with_that_error(
 ) -> None:
     queue = await make_queue()
     task = asyncio.ensure_future(Worker(queue, nothing).run(signals=False))
-    await eventually(lambda: queue.engine._bells, "the worker to wait for work")
+    await eventually(lambda: queue._engine._bells, "the worker to wait for work")
     with caplog.at_level(logging.ERROR):
         await queue.close()
         with pytest.raises(QueueClosedError):

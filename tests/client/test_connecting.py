@@ -125,7 +125,7 @@ async def test_errors_never_show_the_password(
     with pytest.raises(ConfigurationError) as caught:
         async with FairQueue(url, "forms"):
             pass
-    assert "hunter2" not in str(caught.value) + caplog.text + repr(FairQueue(url).options)
+    assert "hunter2" not in str(caught.value) + caplog.text + repr(FairQueue(url)._options)
 
 
 async def test_nobody_at_the_port_is_unavailable() -> None:

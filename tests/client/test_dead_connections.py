@@ -77,7 +77,7 @@ async def test_an_idle_client_finds_a_server_that_was_away(make_queue: MakeQueue
     claiming = asyncio.ensure_future(queue.claim(1, wait=30))
     await eventually(lambda: proxy.count("BLPOP") > 0, "the claim to wait")
     proxy.refuse()
-    await eventually(lambda: queue.engine.connection.lost_at is not None, "the loss to be noticed")
+    await eventually(lambda: queue._engine.connection.lost_at is not None, "the loss to be noticed")
     other = await make_queue()
     await other.enqueue(1, tenant="a")
     proxy.refuse(False)

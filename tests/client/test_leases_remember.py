@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fairqueue import FairQueue, Lease, LeaseLostError, Limit, QueueUnavailableError, RetryPolicy
+from fairqueue.claiming import claim_options
 from tests.conftest import MakeQueue
 from tests.support.proxy import Proxy, lose_reply
 
@@ -95,7 +96,7 @@ async def test_unavailable_after_patience_and_completed_when_the_server_is_back(
 ) -> None:
     queue = await make_queue(url=proxy.url, limits=[Limit("tenant", default=1)])
     lease = await leased(queue)
-    queue.engine.connection._patience = 0.3
+    queue._engine.connection._patience = 0.3
     proxy.refuse()
     with pytest.raises(QueueUnavailableError):
         await WAYS[way](lease)
@@ -109,7 +110,7 @@ async def test_unavailable_after_it_was_done_and_answered_as_done(
 ) -> None:
     queue = await make_queue(url=proxy.url)
     lease = await leased(queue)
-    queue.engine.connection._patience = 0.2
+    queue._engine.connection._patience = 0.2
     proxy.next("settle", lose_reply(), times=1000)
     with pytest.raises(QueueUnavailableError):
         await WAYS[way](lease)
@@ -124,7 +125,7 @@ async def test_after_an_unknown_outcome_another_wish_does_not_change_it(
 ) -> None:
     queue = await make_queue(url=proxy.url)
     lease = await leased(queue)
-    queue.engine.connection._patience = 0.2
+    queue._engine.connection._patience = 0.2
     proxy.next("settle", lose_reply(), times=1000)
     with pytest.raises(QueueUnavailableError):
         await lease.complete()
@@ -141,22 +142,22 @@ async def test_a_settle_that_two_callers_repeat_at_once_is_answered_to_both(
     queue = await make_queue(url=proxy.url)
     lease = await leased(queue)
     await queue.enqueue({"n": 2}, tenant="a", id="next")
-    queue.engine.connection._patience = 0.2
+    queue._engine.connection._patience = 0.2
     proxy.next("settle", lose_reply(), times=1000)
     with pytest.raises(QueueUnavailableError):
         await lease.complete()
     proxy.reset()
-    asked = lease.settlement
+    asked = lease._held.settlement
     assert asked is not None
-    options = queue.claim_options(1, None, ["default"])
+    options = claim_options(queue._engine, 1, None, ["default"])
     single, (outcomes, leases) = await asyncio.gather(
-        lease.complete(), queue.consumer.exchange([(lease, asked)], options)
+        lease.complete(), queue._consumer.exchange([(lease, asked)], options)
     )
     assert (single, outcomes) == ("done", ["done"])
     assert not lease.lost.is_set()
     (following,) = leases
-    numbers = {stream.number for stream in queue.engine.settle_streams._free}
-    assert len(numbers) == len(queue.engine.settle_streams._free)
+    numbers = {stream.number for stream in queue._engine.settle_streams._free}
+    assert len(numbers) == len(queue._engine.settle_streams._free)
     assert await following.complete() == "done"
 
 
@@ -164,9 +165,9 @@ async def test_a_batch_of_a_settled_and_an_open_lease_answers_for_both(make_queu
     queue = await make_queue()
     settled, fresh = await leased(queue, "m"), await leased(queue, "n")
     await settled.complete()
-    options = queue.claim_options(1, None, ["default"])
-    asked = [(lease, type(settled.settlement)("complete")) for lease in (settled, fresh)]
-    outcomes, leases = await queue.consumer.exchange(asked, options)
+    options = claim_options(queue._engine, 1, None, ["default"])
+    asked = [(lease, type(settled._held.settlement)("complete")) for lease in (settled, fresh)]
+    outcomes, leases = await queue._consumer.exchange(asked, options)
     assert (outcomes, leases) == (["done", "done"], [])
 
 

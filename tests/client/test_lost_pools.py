@@ -17,11 +17,11 @@ async def test_what_a_lost_claim_took_never_goes_to_a_claim_on_another_pool(
     queue = await make_queue(url=proxy.url)
     await queue.enqueue("for the gpu", tenant="t", id="g", pool="gpu")
     await queue.enqueue("for the cpu", tenant="t", id="c", pool="cpu")
-    queue.engine.connection._patience = 0.0
+    queue._engine.connection._patience = 0.0
     proxy.next("claim", lose_reply())
     with pytest.raises(QueueUnavailableError):
         await queue.claim(1, pools=("gpu",))
-    queue.engine.connection._patience = 10.0
+    queue._engine.connection._patience = 10.0
     (lease,) = await queue.claim(1, pools=("cpu",))
     assert lease.message.pool == "cpu"
 

@@ -110,7 +110,7 @@ async def test_a_claim_whose_replies_are_lost_five_times_takes_no_more(
 async def give_up_claiming(queue: FairQueue[Any], proxy: Proxy, n: int, **options: Any) -> None:
     """A claim whose replies are lost until the client's patience ends: what it took is known to nobody."""
     proxy.next("claim", lose_reply(), times=1000)
-    queue.engine.connection._patience = 0.2
+    queue._engine.connection._patience = 0.2
     with pytest.raises(ConnectionError):
         await queue.claim(n, **options)
     proxy.reset()
@@ -184,7 +184,7 @@ async def test_close_gives_back_what_several_lost_claims_took(make_queue: MakeQu
     queue = await make_queue(url=proxy.url)
     await ready(queue, 9)
     proxy.next("claim", lose_reply(), times=1000)
-    queue.engine.connection._patience = 0.2
+    queue._engine.connection._patience = 0.2
     lost = await asyncio.gather(*(queue.claim(3) for _ in range(3)), return_exceptions=True)
     assert [isinstance(error, ConnectionError) for error in lost] == [True] * 3
     proxy.reset()
@@ -237,7 +237,7 @@ async def test_a_repeated_settle_leaves_the_next_delivery_alone(make_queue: Make
     await ready(queue, 1)
     (lease,) = await queue.claim()
     proxy.next("settle", lose_reply(), times=1000)
-    queue.engine.connection._patience = 0.2
+    queue._engine.connection._patience = 0.2
     with pytest.raises(ConnectionError):
         await lease.release()
     proxy.reset()

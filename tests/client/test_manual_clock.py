@@ -54,7 +54,7 @@ async def test_a_claim_that_waits_sees_the_clock_move(make_queue: MakeQueue, clo
     queue = await make_queue()
     await queue.enqueue(1, tenant="a", delay=60)
     waiting = asyncio.ensure_future(queue.claim(1, wait=20))
-    await eventually(lambda: queue.consumer.next_due_ms is not None, "the claim to have looked")
+    await eventually(lambda: queue._consumer._claimer.next_due_ms is not None, "the claim to have looked")
     clock.advance(60)
     (lease,) = await waiting
     assert await lease.complete() == "done"

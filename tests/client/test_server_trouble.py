@@ -19,7 +19,9 @@ from fairqueue import (
     QueueUnavailableError,
     RetryPolicy,
 )
-from fairqueue.lease import Settlement
+from fairqueue.claiming import claim_options
+from fairqueue.lease import failure
+from fairqueue.settlement import Settlement
 from fairqueue.testing import ManualClock, drain
 from tests.conftest import MakeQueue
 from tests.support.fixtures import MakeServer
@@ -87,7 +89,7 @@ async def test_every_operation_loads_its_script_again(make_queue: MakeQueue, ope
     await queue.enqueue_many([NewMessage(n, tenant="a", id=id) for n, id in enumerate(["dead", "m0", "m1"])])
     doomed, held = await queue.claim(2)
     await doomed.dead_letter("for the test")
-    await queue.engine.command("SCRIPT FLUSH")
+    await queue._engine.command("SCRIPT FLUSH")
     await operation(queue)
     assert await held.complete() == "done"
 
@@ -97,7 +99,7 @@ async def test_every_way_a_lease_goes_loads_its_script_again(make_queue: MakeQue
     queue = await make_queue()
     await queue.enqueue(1, tenant="a")
     (lease,) = await queue.claim()
-    await queue.engine.command("SCRIPT FLUSH")
+    await queue._engine.command("SCRIPT FLUSH")
     await (lease.dead_letter("no use") if way == "dead_letter" else getattr(lease, way)())
     stats = await queue.stats()
     assert (stats.in_flight, stats.ready, stats.delayed, stats.dead) == {
@@ -113,9 +115,9 @@ async def test_a_settle_and_a_claim_in_one_round_trip_load_their_scripts_again(m
     queue = await make_queue(limits=[Limit("tenant", default=1)])
     await queue.enqueue_many([NewMessage(n, tenant="a", id=f"m{n}") for n in range(2)])
     (lease,) = await queue.claim()
-    await queue.engine.command("SCRIPT FLUSH")
-    options = queue.claim_options(1, None, ["default"])
-    outcomes, (following,) = await queue.consumer.exchange([(lease, Settlement("complete"))], options)
+    await queue._engine.command("SCRIPT FLUSH")
+    options = claim_options(queue._engine, 1, None, ["default"])
+    outcomes, (following,) = await queue._consumer.exchange([(lease, Settlement("complete"))], options)
     assert (outcomes, following.message.id, following.message.attempt) == (["done"], "m1", 1)
     assert await following.complete() == "done"
 
@@ -146,9 +148,9 @@ async def test_settings_come_back_after_everything_was_deleted(
     with pytest.raises(LeaseLostError):
         await lease.complete()
     other = await make_queue(url=own.url)
-    assert [limit.default for limit in other.engine.limits] == [2]
-    assert other.engine.retry.max_attempts == 1
-    assert other.engine.settings.stored["scheduler"] == "fifo"
+    assert [limit.default for limit in other._engine.limits] == [2]
+    assert other._engine.retry.max_attempts == 1
+    assert other._engine.settings.stored["scheduler"] == "fifo"
 
 
 async def test_a_client_that_declares_nothing_gives_back_the_settings_it_knew(
@@ -167,9 +169,9 @@ async def test_a_client_that_declares_nothing_gives_back_the_settings_it_knew(
     await declaring.enqueue_many([NewMessage(n, tenant="a") for n in range(5)])
     assert len(await silent.claim(10)) == 2
     later = await make_queue(url=own.url)
-    assert [limit.default for limit in later.engine.limits] == [2]
-    assert later.engine.retry.max_attempts == 3
-    assert later.engine.settings.stored["dead_letters"] == "0"
+    assert [limit.default for limit in later._engine.limits] == [2]
+    assert later._engine.retry.max_attempts == 3
+    assert later._engine.settings.stored["dead_letters"] == "0"
 
 
 async def test_an_empty_server_in_its_place_is_set_up_and_used(make_queue: MakeQueue, own: Server) -> None:
@@ -214,14 +216,16 @@ async def test_a_replica_of_a_dead_host_is_waited_for(make_queue: MakeQueue, own
     outcomes, claimed = await through(
         follow_nobody,
         lead,
-        queue.consumer.exchange([(lease, lease.failure("no"))], queue.claim_options(1, None, ["default"])),
+        queue._consumer.exchange(
+            [(lease, failure(lease, "no"))], claim_options(queue._engine, 1, None, ["default"])
+        ),
     )
     assert (outcomes, claimed) == (["retried"], [])
 
 
 async def test_a_replica_for_longer_than_patience_is_unavailable(make_queue: MakeQueue, own: Server) -> None:
     queue = await make_queue(url=own.url)
-    queue.engine.connection._patience = 0.3
+    queue._engine.connection._patience = 0.3
     own.command("REPLICAOF", "127.0.0.1", "1")
     with pytest.raises(QueueUnavailableError, match="replica"):
         await queue.enqueue(1, tenant="a")
@@ -305,7 +309,7 @@ async def test_out_of_memory_the_backlog_drains(full: FairQueue[Any], clock: Man
     await full.reclaim()
     await full.reconcile()
     clock.advance(3600)
-    await full.engine.run(full.engine.calls.promote(10))
+    await full._engine.run(full._engine.calls.promote(10))
     assert len(await drain(full, batch=3)) == 7
     assert await full.dead_letters.purge("a") == 2
 

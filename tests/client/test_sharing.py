@@ -120,7 +120,7 @@ async def test_server_or_watcher_is_killed_with_the_starter(
     watcher = DataDirectory.at(path).watcher_process()
     assert watcher is not None
     async with FairQueue(f"embedded://{path}", "shared") as queue:
-        server = int((await queue.engine.command("INFO", "server"))["process_id"])
+        server = int((await queue._engine.command("INFO", "server"))["process_id"])
     starter.kill()
     if what in {"watcher", "both"}:
         os.kill(watcher, signal.SIGKILL)

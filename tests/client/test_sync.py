@@ -146,7 +146,7 @@ def test_closed_in_one_thread_while_another_waits(make_sync: MakeSync) -> None:
     queue.connect()
     with ThreadPoolExecutor(2) as threads:
         waiting = threads.submit(queue.claim, 1, 60)
-        eventually_sync(lambda: queue._queue.engine._bells, "the claim to wait")
+        eventually_sync(lambda: queue._queue._engine._bells, "the claim to wait")
         queue.close()
         with pytest.raises(QueueClosedError, match="closed in another thread"):
             waiting.result(15)
@@ -213,7 +213,7 @@ def test_an_interrupt_ends_the_wait_and_gives_back(make_sync: MakeSync) -> None:
         raise KeyboardInterrupt
 
     def send() -> None:
-        eventually_sync(lambda: queue._queue.engine._bells, "the claim to wait")
+        eventually_sync(lambda: queue._queue._engine._bells, "the claim to wait")
         os.kill(os.getpid(), signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, interrupt)

@@ -20,7 +20,7 @@ async def _nothing(_: Any) -> None:
 
 
 async def test_one_listener_serves_ring_after_ring(make_queue: MakeQueue) -> None:
-    engine = (await make_queue()).engine
+    engine = (await make_queue())._engine
     connections = 0
 
     async def connect(seconds: float) -> Any:
@@ -41,7 +41,7 @@ async def test_one_listener_serves_ring_after_ring(make_queue: MakeQueue) -> Non
 
 
 async def test_who_waits_while_the_listener_goes_home_is_heard(make_queue: MakeQueue) -> None:
-    engine = (await make_queue()).engine
+    engine = (await make_queue())._engine
     going, gone = asyncio.Event(), asyncio.Event()
 
     async def connect(seconds: float) -> Any:

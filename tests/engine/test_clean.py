@@ -31,7 +31,7 @@ async def test_thousands_of_tenants_come_and_go_and_leave_nothing(make_queue: Ma
     await finish(queue, await queue.claim())
     await queue.fail_many(await queue.claim(), "no")
     await queue.dead_letters.purge("warm-up")
-    before, keys = await sizes(queue), await queue.engine.command("DBSIZE")
+    before, keys = await sizes(queue), await queue._engine.command("DBSIZE")
     for batch in range(2):
         await queue.enqueue_many(
             [
@@ -47,7 +47,7 @@ async def test_thousands_of_tenants_come_and_go_and_leave_nothing(make_queue: Ma
         await queue.dead_letters.purge(tenant)
     assert await sizes(queue) == before
     assert await leftover_keys(queue) == []
-    after = await queue.engine.command("DBSIZE")
+    after = await queue._engine.command("DBSIZE")
     assert after - keys <= 1  # a bell may have rung
 
 
@@ -61,9 +61,9 @@ async def test_replay_records_expire(make_queue: MakeQueue) -> None:
     queue = await make_queue(visibility_timeout=0.1)
     await put(queue, "a", "m")
     await finish(queue, await queue.claim())
-    pattern = queue.engine.calls.root + "call:*"
-    for name in await queue.engine.command("KEYS", pattern):
-        ttl = await queue.engine.command("PTTL", name)
+    pattern = queue._engine.calls.root + "call:*"
+    for name in await queue._engine.command("KEYS", pattern):
+        ttl = await queue._engine.command("PTTL", name)
         assert 0 < ttl <= 61_000
 
 
@@ -119,14 +119,14 @@ async def test_everything_at_once_and_then_nothing(make_queue: MakeQueue, clock:
 
 async def test_tasks_and_connections_of_a_client_end_with_it(make_queue: MakeQueue, server: str) -> None:
     watcher = await make_queue()
-    base = (await watcher.engine.command("INFO", "clients"))["connected_clients"]
+    base = (await watcher._engine.command("INFO", "clients"))["connected_clients"]
     before = len(asyncio.all_tasks())
     queue: FairQueue[int] = FairQueue(server, watcher.name)
     await asyncio.gather(*(queue.claim(wait=0.05) for _ in range(20)))
     await queue.close()
 
     async def gone() -> bool:
-        return (await watcher.engine.command("INFO", "clients"))["connected_clients"] <= base
+        return (await watcher._engine.command("INFO", "clients"))["connected_clients"] <= base
 
     await eventually(gone, "the client's connections to be closed")
     assert len(asyncio.all_tasks()) <= before

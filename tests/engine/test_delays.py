@@ -23,7 +23,7 @@ async def test_never_before_its_delay_has_passed(
     await put(queue, "a", "m", delay=delay)
     clock.advance(9.999)
     assert await claimed(queue) == []
-    assert await promote(queue.engine) == 0
+    assert await promote(queue._engine) == 0
     clock.advance(0.001)
     assert await claimed(queue) == ["m"]
 
@@ -117,7 +117,7 @@ async def test_promotion_without_a_claim_moves_all_that_is_due(
     await put(queue, "a", *(f"m{n}" for n in range(450)), delay=5)
     await put(queue, "a", "late", delay=6)
     clock.advance(5)
-    assert await promote(queue.engine) == 450
+    assert await promote(queue._engine) == 450
     stats = await queue.stats()
     assert (stats.ready, stats.delayed) == (450, 1)
 

@@ -209,7 +209,7 @@ async def test_a_repair_that_died_half_way_is_finished_by_the_next_claim(make_qu
     await put(queue, "a", "m2", "m3")
     await one(queue)
     await faults.wrong_type(queue, "slots", "tenant", "a")
-    await queue.engine.run(queue.engine.calls.reconcile_group("tenant\x1fa", "0"))
+    await queue._engine.run(queue._engine.calls.reconcile_group("tenant\x1fa", "0"))
     assert await raw(queue, "HGET", "dirty", args=["tenant\x1fa"]) == b"closed"
     other = await make_queue()
     assert await claimed(other) == ["m2"]

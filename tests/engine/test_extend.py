@@ -111,9 +111,9 @@ async def test_extending_costs_nothing_that_grows_with_the_payload(make_queue: M
     await queue.enqueue("x" * 500_000, tenant="a", id="m")
     lease = await one(queue)
     await lease.extend()
-    before = (await queue.engine.command("INFO", "stats"))["total_net_output_bytes"]
+    before = (await queue._engine.command("INFO", "stats"))["total_net_output_bytes"]
     await lease.extend()
-    after = (await queue.engine.command("INFO", "stats"))["total_net_output_bytes"]
+    after = (await queue._engine.command("INFO", "stats"))["total_net_output_bytes"]
     assert after - before < 20_000  # the INFO replies themselves are most of it
     assert len(await raw(queue, "HGET", "leases", args=["a\x1fm"])) < 200
 

@@ -48,7 +48,7 @@ async def next_claim_of_a_free_one(queue: FairQueue[Any]) -> int:
     """A newcomer without any obstacle is claimed by the very next claim; at what cost."""
     await put(queue, "zz", "warm-up")
     assert names(await queue.claim()) == ["zz/warm-up"]
-    await queue.limits.set(queue.engine.limits[0].name, "zz", None)
+    await queue.limits.set(queue._engine.limits[0].name, "zz", None)
     await put(queue, "zz", "free")
     cost, leases = await commands_of_a_claim(queue)
     assert names(leases) == ["zz/free"]
@@ -120,8 +120,8 @@ async def test_blocking_is_paid_for_in_bounded_scripts(make_queue: MakeQueue, na
     """5,000 lanes that all turn out to be blocked: no script of the claim that finds out takes long."""
     queue = await make_queue(name=namespace, limits=[Limit("org", default=0, key="org")])
     await fill(queue, [NewMessage(1, tenant=f"t{n}", metadata={"org": "x"}) for n in range(MANY)])
-    await queue.engine.command("CONFIG", "RESETSTAT")
+    await queue._engine.command("CONFIG", "RESETSTAT")
     assert await queue.claim() == []
-    stats = await queue.engine.command("INFO", "commandstats")
+    stats = await queue._engine.command("INFO", "commandstats")
     assert MANY / 200 <= stats["cmdstat_evalsha"]["calls"] <= MANY / 200 + 1  # 200 lanes a script, each once
     assert await waiting(queue, "org", "x") == MANY

@@ -42,8 +42,8 @@ async def busy(make_queue: MakeQueue) -> FairQueue[Any]:
 
 
 async def spoil(queue: FairQueue[Any], where: str) -> None:
-    await queue.engine.command("DEL", where)
-    await queue.engine.command("SET", where, "not what it was")
+    await queue._engine.command("DEL", where)
+    await queue._engine.command("SET", where, "not what it was")
 
 
 async def everything_runs(queue: FairQueue[Any], clock: ManualClock) -> None:
@@ -64,7 +64,7 @@ async def test_a_key_of_the_wrong_type_is_named_and_filled_again(
     make_queue: MakeQueue, clock: ManualClock, kind: str
 ) -> None:
     queue = await busy(make_queue)
-    await spoil(queue, key(queue.engine.calls.root, kind))
+    await spoil(queue, key(queue._engine.calls.root, kind))
     await everything_runs(queue, clock)
 
 
@@ -74,7 +74,7 @@ async def test_a_ring_or_list_of_the_wrong_type_is_named_and_filled_again(
 ) -> None:
     queue = await busy(make_queue)
     kind, of = RINGS[name]
-    await spoil(queue, key(queue.engine.calls.root, kind, of))
+    await spoil(queue, key(queue._engine.calls.root, kind, of))
     await everything_runs(queue, clock)
 
 
@@ -82,10 +82,10 @@ async def test_a_ring_or_list_of_the_wrong_type_is_named_and_filled_again(
 @pytest.mark.parametrize("kind", sorted(IRREPLACEABLE))
 async def test_what_nothing_else_can_tell_is_named_and_left_alone(make_queue: MakeQueue, kind: str) -> None:
     queue = await busy(make_queue)
-    where = key(queue.engine.calls.root, kind)
+    where = key(queue._engine.calls.root, kind)
     await spoil(queue, where)
     assert [finding.subject for finding in (await queue.audit(fix=True)).findings] == [kind]
-    assert await queue.engine.command("GET", where) == b"not what it was"
+    assert await queue._engine.command("GET", where) == b"not what it was"
 
 
 async def test_a_virtual_time_that_was_deleted_gives_newcomers_no_head_start(make_queue: MakeQueue) -> None:
@@ -93,7 +93,7 @@ async def test_a_virtual_time_that_was_deleted_gives_newcomers_no_head_start(mak
     await queue.enqueue_many([NewMessage(n, tenant=tenant) for tenant in "ab" for n in range(60)])
     for lease in await queue.claim(100):
         await lease.complete()
-    await queue.engine.command("DEL", key(queue.engine.calls.root, "vtime"))
+    await queue._engine.command("DEL", key(queue._engine.calls.root, "vtime"))
     await queue.enqueue_many([NewMessage(n, tenant="new") for n in range(60)])
     served = [lease.message.tenant for lease in await queue.claim(15)]
     assert served.count("new") <= 6
@@ -104,7 +104,7 @@ async def test_a_counter_that_is_no_number_is_named_and_counted_anew(
     make_queue: MakeQueue, kind: str, field: str
 ) -> None:
     queue = await busy(make_queue)
-    await queue.engine.command("HSET", queue.engine.calls.root + kind, field, "no number")
+    await queue._engine.command("HSET", queue._engine.calls.root + kind, field, "no number")
     (finding,) = (await queue.audit()).findings
     assert "no number" in finding.evidence
     await queue.audit(fix=True)
@@ -113,7 +113,7 @@ async def test_a_counter_that_is_no_number_is_named_and_counted_anew(
 
 async def test_counters_of_a_tenant_in_a_key_of_another_type_are_counted_anew(make_queue: MakeQueue) -> None:
     queue = await busy(make_queue)
-    await spoil(queue, key(queue.engine.calls.root, "tenant", "a"))
+    await spoil(queue, key(queue._engine.calls.root, "tenant", "a"))
     assert (await queue.audit(fix=True)).findings
     assert not (await queue.audit()).findings
     assert (await queue.stats("a")).ready == 2

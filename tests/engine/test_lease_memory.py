@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from fairqueue import FairQueue, Lease, LeaseLostError, Limit, RetryPolicy
 from fairqueue.testing import ManualClock, faults
 from tests.conftest import MakeQueue
 from tests.engine.test_settle import METHODS
-from tests.engine.tools import claimed, held, one, put, state
+from tests.engine.tools import claimed, held, one, put, state, twin_of
 
 SETTLES = [name for name in METHODS if name != "extend"]
 OUTCOMES = {"complete": "done", "fail": "retried", "release": "released", "dead_letter": "dead"}
@@ -131,7 +130,9 @@ async def test_a_late_complete_ends_a_message_that_came_back_and_waits_for_its_l
     assert await late.complete() == "done"
     assert await queue.get("a", "m") is None
     await faults.delete(queue, "header", "a", "m")
-    await queue.engine.command("DEL", f"{queue.engine.calls.root}lane:a\x1fdefault\x1fdefault\x1ftenant\x1fa")
+    await queue._engine.command(
+        "DEL", f"{queue._engine.calls.root}lane:a\x1fdefault\x1fdefault\x1ftenant\x1fa"
+    )
 
 
 async def test_a_late_complete_of_an_expired_lease_nobody_took_back_is_an_ordinary_one(
@@ -225,9 +226,7 @@ async def test_its_own_settle_ends_the_right_to_complete_late(
     queue = await make_queue(limits=[Limit("tenant", default=1)], retry=RetryPolicy.fixed(60))
     await put(queue, "a", "m")
     lease = await one(queue)
-    twin = type(lease)(
-        lease._desk, lease.message, lease.token, lease.deadline, 30_000, "twin", time.monotonic()
-    )
+    twin = twin_of(lease)
     await getattr(lease, method)(*METHODS[method])
     await refused(queue, twin)
 

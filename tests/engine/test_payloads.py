@@ -133,8 +133,8 @@ async def test_memory_is_given_back_once_large_messages_are_done(make_queue: Mak
     queue = await make_queue()
 
     async def used() -> int:
-        await queue.engine.command("MEMORY", "PURGE")
-        return int((await queue.engine.command("INFO", "memory"))["used_memory_dataset"])
+        await queue._engine.command("MEMORY", "PURGE")
+        return int((await queue._engine.command("INFO", "memory"))["used_memory_dataset"])
 
     before = await used()
     for n in range(40):
@@ -155,7 +155,7 @@ async def test_looking_at_many_does_not_read_what_it_does_not_show(make_queue: M
         await queue.enqueue("x" * 300_000, tenant="a", id=f"m{n}")
 
     async def output() -> int:
-        return int((await queue.engine.command("INFO", "stats"))["total_net_output_bytes"])
+        return int((await queue._engine.command("INFO", "stats"))["total_net_output_bytes"])
 
     before = await output()
     await queue.stats()

@@ -227,7 +227,7 @@ async def test_the_stats_of_a_tenant_cost_the_same_whatever_the_number_of_others
 
 async def test_looking_changes_nothing(make_queue: MakeQueue) -> None:
     queue = await one_of_each(make_queue)
-    before = await queue.engine.command("INFO", "persistence")
+    before = await queue._engine.command("INFO", "persistence")
     await queue.stats()
     await queue.stats("a")
     await all_of(queue, 2)
@@ -240,5 +240,5 @@ async def test_looking_changes_nothing(make_queue: MakeQueue) -> None:
     await queue.dead_letters.list("a")
     await queue.dead_letters.count("a")
     await queue.audit()
-    after = await queue.engine.command("INFO", "persistence")
+    after = await queue._engine.command("INFO", "persistence")
     assert after["rdb_changes_since_last_save"] == before["rdb_changes_since_last_save"]

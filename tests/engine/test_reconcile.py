@@ -158,10 +158,10 @@ async def test_reconcile_knows_its_groups_without_scanning_the_keyspace(make_que
     queue = await make_queue(limits=[Limit("tenant", default=1)])
     await put(queue, "a", "m1", "m2")
     await one(queue)
-    before = await queue.engine.command("INFO", "commandstats")
+    before = await queue._engine.command("INFO", "commandstats")
     await queue.reconcile()
     await queue.stats()
     await queue.audit()
-    after = await queue.engine.command("INFO", "commandstats")
+    after = await queue._engine.command("INFO", "commandstats")
     for name in ("cmdstat_keys", "cmdstat_scan"):
         assert after.get(name) == before.get(name)

@@ -24,8 +24,8 @@ async def newer(make_queue: MakeQueue) -> FairQueue[Any]:
 
 
 async def every_key(queue: FairQueue[Any]) -> dict[bytes, bytes]:
-    names = await queue.engine.command("KEYS", queue.engine.calls.root + "*")
-    return {name: await queue.engine.command("DUMP", name) for name in sorted(names)}
+    names = await queue._engine.command("KEYS", queue._engine.calls.root + "*")
+    return {name: await queue._engine.command("DUMP", name) for name in sorted(names)}
 
 
 async def restore(queue: FairQueue[Any]) -> None:
@@ -49,7 +49,7 @@ async def test_every_call_refuses_and_nothing_is_written(newer: FairQueue[Any]) 
         newer.limits.get("tenant", "a"),
         newer.dead_letters.redrive("a", "m1"),
         newer.dead_letters.purge("a", "m1"),
-        promote(newer.engine),
+        promote(newer._engine),
     ]
     for call in calls:
         with pytest.raises(SchemaMismatchError, match="99"):
@@ -92,7 +92,7 @@ async def test_every_script_refuses_before_it_writes(make_queue: MakeQueue, name
     rows = [tuple(1 for _ in script.rows)] if script.rows else []
     before = await every_key(queue)
     with pytest.raises(SchemaMismatchError):
-        await queue.engine.run(_call(script, script.args(*rows, **arguments)))
+        await queue._engine.run(_call(script, script.args(*rows, **arguments)))
     assert await every_key(queue) == before
     await restore(queue)
 

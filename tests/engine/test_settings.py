@@ -72,11 +72,11 @@ async def test_each_setting_is_replaced_on_its_own(
     first = await make_queue(
         limits=[Limit("tenant", default=1)], retry=RetryPolicy.fixed(5), scheduler="fair", dead_letters=True
     )
-    before = await first.engine.command("HGETALL", f"{first.engine.calls.root}settings")
+    before = await first._engine.command("HGETALL", f"{first._engine.calls.root}settings")
     with caplog.at_level(logging.WARNING, "fairqueue"):
         await make_queue(**option)
     assert len(caplog.records) == 1
-    after = await first.engine.command("HGETALL", f"{first.engine.calls.root}settings")
+    after = await first._engine.command("HGETALL", f"{first._engine.calls.root}settings")
     (name,) = option
     changed = {field.decode() for field in before if before[field] != after[field]} - {
         "max_attempts",
@@ -183,7 +183,7 @@ async def test_a_namespace_whose_name_begins_like_another_s_is_another(
 
 async def test_settings_the_server_lost_are_declared_again(make_queue: MakeQueue) -> None:
     queue = await make_queue(limits=[Limit("tenant", default=1)])
-    await queue.engine.command("FLUSHALL")
+    await queue._engine.command("FLUSHALL")
     await put(queue, "a", "m1", "m2")
     assert await claimed(queue) == ["m1"]
     assert await claimed(queue) == []

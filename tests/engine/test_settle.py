@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from fairqueue import LeaseLostError, Limit, RetryPolicy
 from fairqueue.testing import ManualClock
 from tests.conftest import MakeQueue
-from tests.engine.tools import claimed, held, one, put, state
+from tests.engine.tools import claimed, held, one, put, state, twin_of
 
 METHODS: dict[str, tuple[Any, ...]] = {
     "complete": (),
@@ -164,9 +163,7 @@ async def test_a_lease_of_a_message_that_is_gone_changes_nothing(make_queue: Mak
     queue = await make_queue(limits=[Limit("tenant", default=1)])
     await put(queue, "a", "m")
     first = await one(queue)
-    twin = type(first)(
-        first._desk, first.message, first.token, first.deadline, 30_000, "twin", time.monotonic()
-    )
+    twin = twin_of(first)
     await first.complete()
     await put(queue, "a", "m")  # the id is free again: another message
     with pytest.raises(LeaseLostError):
@@ -202,9 +199,7 @@ async def test_the_token_of_one_message_means_nothing_for_another(make_queue: Ma
     await put(queue, "b", "m")
     first, second = await queue.claim(2)
     assert first.token != second.token
-    forged = type(first)(
-        first._desk, second.message, first.token, first.deadline, 30_000, "forged", time.monotonic()
-    )
+    forged = twin_of(first, second.message)
     with pytest.raises(LeaseLostError):
         await forged.complete()
     assert await queue.complete_many([first, second]) == ["done", "done"]

@@ -16,8 +16,8 @@ async def test_a_stranger_among_a_tenants_lanes(make_queue: MakeQueue, name: str
     queue = await make_queue(limits=[Limit("tenant", default=1)])
     await queue.enqueue(1, tenant="t")
     await queue.enqueue(1, tenant="other")
-    ring = key(queue.engine.calls.root, "ring", join("t", "default", "t"))
-    await queue.engine.command("ZADD", ring, "-inf", name)
+    ring = key(queue._engine.calls.root, "ring", join("t", "default", "t"))
+    await queue._engine.command("ZADD", ring, "-inf", name)
     assert {finding.check for finding in (await queue.audit()).findings} == {"MOVES"}
     assert len(await queue.claim(2)) == 2
 
@@ -28,7 +28,7 @@ async def test_a_stranger_among_those_who_wait(make_queue: MakeQueue, name: str)
     for _ in range(2):
         await queue.enqueue(1, tenant="t")
     (running,) = await queue.claim(2)
-    waiting = key(queue.engine.calls.root, "waiting", join("default", "tenant", "t", "t"))
-    await queue.engine.command("ZADD", waiting, "-inf", name)
+    waiting = key(queue._engine.calls.root, "waiting", join("default", "tenant", "t", "t"))
+    await queue._engine.command("ZADD", waiting, "-inf", name)
     assert await running.complete() == "done"
     assert len(await queue.claim(2)) == 1

@@ -34,13 +34,13 @@ async def test_a_client_that_died_before_it_woke_anybody_is_stood_in_for(make_qu
     await queue.enqueue_many([NewMessage(0, tenant=f"t{n}", metadata={"org": "x"}) for n in range(10)])
     assert await claim_all(queue) == 1
     dying: FairQueue[int] = FairQueue(
-        queue.url, queue.name, limits=by_org(10), clock=queue.options.clock, reconcile_interval=0
+        queue.url, queue.name, limits=by_org(10), clock=queue._options.clock, reconcile_interval=0
     )
 
     async def die() -> None:
         raise ConnectionError("the connection breaks here")
 
-    dying.engine._wake_after_new_defaults = die  # type: ignore[method-assign]
+    dying._engine._wake_after_new_defaults = die  # type: ignore[method-assign]
     with pytest.raises(ConnectionError):
         await dying.connect()
     await dying.close()
@@ -73,18 +73,18 @@ async def test_a_claim_among_lanes_at_a_broken_group_stays_short(make_queue: Mak
     await queue.enqueue_many([NewMessage(0, tenant=f"t{n}", metadata={"org": "x"}) for n in range(1000)])
     await queue.enqueue(0, tenant="zfree")
     await faults.wrong_type(queue, "slots", "org", "x")
-    await queue.engine.command("CONFIG", "RESETSTAT")
+    await queue._engine.command("CONFIG", "RESETSTAT")
     assert len(await queue.claim(1)) == 1
-    stats = await queue.engine.command("INFO", "commandstats")
+    stats = await queue._engine.command("INFO", "commandstats")
     assert stats["cmdstat_zrange"]["calls"] < 200 * 8  # five thousand and more when all are looked at
 
 
 async def test_a_claim_of_many_drained_tenants_looks_at_each_a_few_times(make_queue: MakeQueue) -> None:
     queue = await make_queue()
     await queue.enqueue_many([NewMessage(0, tenant=f"t{n}") for n in range(900)])
-    await queue.engine.command("CONFIG", "RESETSTAT")
+    await queue._engine.command("CONFIG", "RESETSTAT")
     assert len(await queue.claim(1000)) == 900
-    stats = await queue.engine.command("INFO", "commandstats")
+    stats = await queue._engine.command("INFO", "commandstats")
     assert stats["cmdstat_zrange"]["calls"] < 900 * 8  # a square of it when each is met again and again
 
 

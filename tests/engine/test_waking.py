@@ -38,11 +38,11 @@ async def idle(
         return await queue.claim(wait=FOREVER, **options)
 
     tasks = [asyncio.ensure_future(waits()) for _ in range(claimers)]
-    bell = queue.engine.bell(tuple(options.get("pools", ("default",))))
+    bell = queue._engine.bell(tuple(options.get("pools", ("default",))))
     await eventually(lambda: len(bell._waiters) == claimers, "the claimers to wait for the bell")
 
     async def blocked() -> bool:
-        return (await queue.engine.command("INFO", "clients"))["blocked_clients"] >= 1
+        return (await queue._engine.command("INFO", "clients"))["blocked_clients"] >= 1
 
     await eventually(blocked, "the bell's connection to block on the server")
     return tasks
@@ -191,7 +191,7 @@ async def test_a_promotion(make_queue: MakeQueue) -> None:
     await raw(queue, "DEL", "bell", "default")
 
     async def promoted() -> bool:
-        return await promote(queue.engine) > 0
+        return await promote(queue._engine) > 0
 
     await eventually(promoted, "the message to be due")
     assert await woken(tasks) == ["a/m"]

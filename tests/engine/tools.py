@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fairqueue import AuditReport, FairQueue, Lease, NewMessage
+from fairqueue import AuditReport, FairQueue, Lease, Message, NewMessage
 from fairqueue._engine.keys import key, lane_name
+from fairqueue.lease import Held
+from fairqueue.lease import held as kept_with
 
 
 async def put(queue: FairQueue[Any], tenant: str, /, *ids: str, **options: Any) -> None:
@@ -64,7 +67,7 @@ def found(report: AuditReport) -> list[tuple[str, str]]:
 
 async def commands(queue: FairQueue[Any]) -> int:
     """Commands the server has executed so far, those inside scripts included, INFO left out."""
-    stats = await queue.engine.command("INFO", "commandstats")
+    stats = await queue._engine.command("INFO", "commandstats")
     return sum(one["calls"] for name, one in stats.items() if name != "cmdstat_info")
 
 
@@ -82,4 +85,11 @@ def lane(tenant: str, *groups: tuple[str, str], queue: str = "default", pool: st
 
 async def raw(queue: FairQueue[Any], command: str, kind: str, *parts: str, args: Sequence[Any] = ()) -> Any:
     """One command on one key of the namespace."""
-    return await queue.engine.command(command, key(queue.engine.calls.root, kind, *parts), *args)
+    return await queue._engine.command(command, key(queue._engine.calls.root, kind, *parts), *args)
+
+
+def twin_of(lease: Lease[Any], message: Message[Any] | None = None) -> Lease[Any]:
+    """Another object with the same token, which knows nothing of how the first one ends."""
+    inside = kept_with(lease)
+    kept = Held(inside.desk, inside.visibility_ms, "twin", time.monotonic())
+    return Lease(message or lease.message, lease.token, lease.deadline, kept)

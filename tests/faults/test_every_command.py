@@ -91,7 +91,7 @@ async def extend(scene: Scene) -> None:
 
 async def promote(scene: Scene) -> None:
     scene.clock.advance(6)
-    await scene.queue.engine.run(scene.queue.engine.calls.promote(100))
+    await scene.queue._engine.run(scene.queue._engine.calls.promote(100))
 
 
 async def reclaim(scene: Scene) -> None:
@@ -189,7 +189,7 @@ async def test_no_cut_loses_wedges_or_doubles(
         if not await fault.reached(queue):
             break
         scene.end(
-            *(lease for lease in scene.leases if lease.settlement and lease.settlement.outcome == "done")
+            *(lease for lease in scene.leases if (made := lease._held.settlement) and made.outcome == "done")
         )
         try:
             await recovered(scene)

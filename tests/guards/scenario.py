@@ -65,9 +65,9 @@ async def slots(queue: Queue, group: str, id_: str) -> dict[str, str]:
 
 async def put_slot(queue: Queue, group: str, id_: str, message: tuple[str, str], token: str) -> None:
     """A slot in a group, under a token of the caller's choice."""
-    root = queue.engine.calls.root
-    await queue.engine.command("HSET", key(root, "slots", join(group, id_)), join(*message), token)
-    await queue.engine.command("SADD", key(root, "groups"), join(group, id_))
+    root = queue._engine.calls.root
+    await queue._engine.command("HSET", key(root, "slots", join(group, id_)), join(*message), token)
+    await queue._engine.command("SADD", key(root, "groups"), join(group, id_))
 
 
 async def leases_of(queue: Queue) -> dict[str, str]:
@@ -78,7 +78,7 @@ async def leases_of(queue: Queue) -> dict[str, str]:
 
 async def drop_key(queue: Queue, kind: str, *parts: str) -> None:
     """Removes a key, whatever it holds."""
-    await queue.engine.command("DEL", key(queue.engine.calls.root, kind, *parts))
+    await queue._engine.command("DEL", key(queue._engine.calls.root, kind, *parts))
 
 
 async def state(queue: Queue, tenant: str, id_: str) -> str:
@@ -88,6 +88,6 @@ async def state(queue: Queue, tenant: str, id_: str) -> str:
 
 
 async def _hash(queue: Queue, kind: str, *parts: str) -> dict[str, str]:
-    raw = await queue.engine.command("HGETALL", key(queue.engine.calls.root, kind, *parts))
+    raw = await queue._engine.command("HGETALL", key(queue._engine.calls.root, kind, *parts))
     pairs = raw.items() if isinstance(raw, dict) else zip(raw[::2], raw[1::2], strict=True)
     return {field.decode().replace("\x1f", "/"): value.decode() for field, value in pairs}

@@ -38,8 +38,8 @@ async def busy(make_queue: MakeQueue, *waiting: str, limits: list[Limit] = ORG) 
 
 async def woken(queue: Queue, org: str = "o") -> int:
     """Lanes that were given a baton of the org."""
-    where = key(queue.engine.calls.root, "woken", "default", join("org", org))
-    count: int = await queue.engine.command("HLEN", where)
+    where = key(queue._engine.calls.root, "woken", "default", join("org", org))
+    count: int = await queue._engine.command("HLEN", where)
     return count
 
 
@@ -196,8 +196,8 @@ async def test_a_lane_that_would_be_kept_out_elsewhere_is_not_woken(make_queue: 
     await send(queue, "other", org="elsewhere", room="r")
     assert await claimed(queue) == ["other"]
     await holder.complete()
-    where = key(queue.engine.calls.root, "woken", "default", join("org", "o"))
-    assert await queue.engine.command("HKEYS", where) == [
+    where = key(queue._engine.calls.root, "woken", "default", join("org", "o"))
+    assert await queue._engine.command("HKEYS", where) == [
         lane_name("b", "default", "default", (("org", "o"),)).encode()
     ]
 

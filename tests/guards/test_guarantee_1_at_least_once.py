@@ -135,7 +135,7 @@ async def test_an_enqueue_whose_reply_was_lost(proxy: Proxy, make_queue: MakeQue
 )
 async def test_a_repeated_enqueue_of_a_message_that_is_done(make_queue: MakeQueue) -> None:
     queue = await make_queue()
-    engine = queue.engine
+    engine = queue._engine
     row = _row(engine, NewMessage(1, tenant="a", id="m"))
     call = engine.calls.enqueue(engine.enqueue_streams.take(), [row])
     await engine.run(call)  # and nobody heard the answer
@@ -166,7 +166,7 @@ async def test_a_claim_whose_reply_was_lost(proxy: Proxy, make_queue: MakeQueue)
 async def test_the_rest_of_a_lost_claim_comes_next(make_queue: MakeQueue) -> None:
     queue = await make_queue()
     await queue.enqueue_many([NewMessage(n, tenant="a", id=f"m{n}") for n in range(5)])
-    engine = queue.engine
+    engine = queue._engine
     stream = engine.claim_streams.take()
     await engine.run(
         engine.calls.claim(stream, 4, 30_000, "lost", ("default",))
@@ -184,7 +184,7 @@ async def test_the_rest_of_a_lost_claim_comes_next(make_queue: MakeQueue) -> Non
 async def test_repeated_leases_are_extended(make_queue: MakeQueue, clock: ManualClock) -> None:
     queue = await make_queue()
     await queue.enqueue(1, tenant="a", id="m")
-    engine = queue.engine
+    engine = queue._engine
     stream = engine.claim_streams.take()
     await engine.run(engine.calls.claim(stream, 1, 30_000, "lost", ("default",)))
     engine.claim_streams.unanswered(stream, 1, ("default",))
@@ -222,7 +222,7 @@ async def test_a_failure_whose_reply_was_lost(proxy: Proxy, make_queue: MakeQueu
     without(
         "giving it back",
         "fairqueue.consuming:Consumer.exchange",
-        "self._start(self._give_back(task))",
+        "self._tasks.start(self._give_back(task))",
         "pass",
     ),
 )

@@ -210,7 +210,7 @@ async def test_a_new_enqueue_ends_the_late_right(make_queue: MakeQueue, clock: M
 
 async def settled_elsewhere(queue: Queue, lease: Lease[Any], action: str) -> str:
     """The same token in another call than the lease's own, as a copy of it in another process would send."""
-    engine = queue.engine
+    engine = queue._engine
     row = SettleRow("a", "m", lease.token, action)
     (outcome,) = await engine.run(engine.calls.settle(engine.settle_streams.take(), [row], 60_000))
     return outcome
@@ -250,7 +250,7 @@ async def test_a_delivery_ends_once_inside_a_call(make_queue: MakeQueue) -> None
     queue = await make_queue()
     await queue.enqueue(1, tenant="a", id="m")
     (lease,) = await queue.claim()
-    engine = queue.engine
+    engine = queue._engine
     rows = [SettleRow("a", "m", lease.token, action) for action in ("complete", "fail")]
     outcomes = await engine.run(engine.calls.settle(engine.settle_streams.take(), rows, 60_000))
     assert outcomes == ["done", "lost"]
@@ -262,7 +262,7 @@ async def test_a_delivery_ends_once_inside_a_call(make_queue: MakeQueue) -> None
     "a lease remembers how it ended: asked for the same it answers it, asked for something else it is lost",
     without(
         "remembering what was asked",
-        "fairqueue.consuming:_answer",
+        "fairqueue.settling:answer",
         "or made.action != asked.action",
         "",
     ),

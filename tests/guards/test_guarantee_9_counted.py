@@ -157,9 +157,9 @@ async def test_a_redrive_starts_again(make_queue: MakeQueue, clock: ManualClock)
     "a clean shutdown counts for nothing",
     without(
         "releasing what was cancelled",
-        "fairqueue.worker:Worker._ended",
+        "fairqueue.deliveries:Deliveries._ended",
         'Settlement("release")',
-        'lease.failure("the worker stopped")',
+        'failure(lease, "the worker stopped")',
     ),
 )
 async def test_a_clean_shutdown_counts_for_nothing(make_queue: MakeQueue) -> None:

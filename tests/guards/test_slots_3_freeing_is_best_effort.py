@@ -122,12 +122,12 @@ async def test_a_failed_freeing_is_counted(make_queue: MakeQueue) -> None:
 )
 async def test_a_failed_freeing_is_logged(make_queue: MakeQueue) -> None:
     queue, lease = await one_in_flight(make_queue)
-    _, folder = await queue.engine.command("CONFIG", "GET", "dir")
+    _, folder = await queue._engine.command("CONFIG", "GET", "dir")
     log = Path(folder.decode()) / "server.log"
     if not log.exists():
         pytest.skip("not our own server: its log is elsewhere")
     await lease.complete()
-    where = key(queue.engine.calls.root, "slots", join("tenant", "a"))
+    where = key(queue._engine.calls.root, "slots", join("tenant", "a"))
     assert f"fairqueue: 1 not freed, {where}: WRONGTYPE" in log.read_text(encoding="utf-8", errors="replace")
     await queue.reconcile()
 
@@ -155,7 +155,7 @@ async def test_a_failed_freeing_is_logged(make_queue: MakeQueue) -> None:
     ),
     without(
         "the client's repair of the groups a claim names",
-        "fairqueue.consuming:Consumer._exchange",
+        "fairqueue.claiming:Claimer.claim",
         "await repair_groups(self._engine, dirty)",
         "pass",
     ),
@@ -183,7 +183,7 @@ async def test_a_broken_group_that_a_claim_has_met_is_remembered(make_queue: Mak
     queue = await make_queue(limits=ONE)
     await queue.enqueue("payload", tenant="a", id="m")
     await faults.wrong_type(queue, "slots", "tenant", "a")
-    engine = queue.engine
+    engine = queue._engine
     call = engine.calls.claim(engine.claim_streams.take(), 1, 30_000, "dies", ("default",))
     assert (await engine.run(call)).messages == ()
     assert (await queue.reconcile()).rebuilt == [("tenant", "a")]

@@ -49,8 +49,8 @@ async def test_a_group_in_use_is_not_forgotten(make_queue: MakeQueue) -> None:
     queue = await make_queue(limits=[Limit("tenant", default=2)])
     await queue.enqueue_many([NewMessage(n, tenant="a", id=f"m{n}") for n in range(2)])
     leases = await queue.claim(2)
-    await queue.engine.command(
-        "HSET", key(queue.engine.calls.root, "slots", join("tenant", "a")), join("a", "ghost"), "of nobody"
+    await queue._engine.command(
+        "HSET", key(queue._engine.calls.root, "slots", join("tenant", "a")), join("a", "ghost"), "of nobody"
     )
     assert await leases[0].complete() == "done"
     assert [healed.id for healed in (await queue.reconcile()).freed] == ["ghost"]
@@ -158,11 +158,11 @@ async def test_a_slot_with_the_token_of_an_earlier_delivery(make_queue: MakeQueu
 )
 async def test_a_group_stays_dirty_until_its_last_page(make_queue: MakeQueue) -> None:
     queue = await make_queue(limits=ONE)
-    root, group = queue.engine.calls.root, join("tenant", "a")
+    root, group = queue._engine.calls.root, join("tenant", "a")
     ghosts = [word for number in range(2000) for word in (join("a", f"ghost{number}"), "of nobody")]
-    await queue.engine.command("HSET", key(root, "slots", group), *ghosts)
-    await queue.engine.command("HSET", key(root, "dirty"), group, "dirty")
-    cursor, *_ = await queue.engine.run(queue.engine.calls.reconcile_group(group, "0"))
+    await queue._engine.command("HSET", key(root, "slots", group), *ghosts)
+    await queue._engine.command("HSET", key(root, "dirty"), group, "dirty")
+    cursor, *_ = await queue._engine.run(queue._engine.calls.reconcile_group(group, "0"))
     assert cursor != "0"  # and whoever looked at the first page dies
     await queue.enqueue(1, tenant="a", id="m")
     assert await claimed(queue) == ["m"]
@@ -178,8 +178,8 @@ async def test_a_group_under_repair_is_closed(make_queue: MakeQueue) -> None:
     await queue.enqueue(1, tenant="a", id="m")
     assert await claimed(queue) == ["m"]
     await faults.wrong_type(queue, "slots", "tenant", "a")
-    await queue.engine.run(
-        queue.engine.calls.reconcile_group(join("tenant", "a"), "0")
+    await queue._engine.run(
+        queue._engine.calls.reconcile_group(join("tenant", "a"), "0")
     )  # whoever ran it dies
     await queue.enqueue(2, tenant="a", id="next")
     assert await claimed(queue) == []
@@ -199,7 +199,7 @@ async def test_a_rebuilt_group_opens_and_wakes(make_queue: MakeQueue) -> None:
     assert await claimed(queue) == []  # parked
     await faults.wrong_type(queue, "slots", "tenant", "a")
     assert (await queue.reconcile()).rebuilt == [("tenant", "a")]
-    assert await queue.engine.command("EXISTS", queue.engine.calls.root + "dirty") == 0
+    assert await queue._engine.command("EXISTS", queue._engine.calls.root + "dirty") == 0
     assert await claimed(queue) == ["m"]
 
 
@@ -230,7 +230,7 @@ async def _is_ready(queue: Queue, id_: str) -> bool:
 async def test_reconcile_does_nothing_at_interval_0(make_queue: MakeQueue, clock: ManualClock) -> None:
     queue = await make_queue(limits=ONE, visibility_timeout=0.5, reclaim_interval=0.02, reconcile_interval=0)
     await faults.leak_slot(queue, "tenant", "a", "ghost")
-    maintenance = Maintenance(queue.engine)
+    maintenance = Maintenance(queue._engine)
     await maintenance.start()
     try:
         for number in range(3):  # the other duties have had their turns
@@ -253,7 +253,7 @@ async def test_one_worker_at_a_time_reconciles(make_queue: MakeQueue) -> None:
     queue = await make_queue()
 
     async def taken_by(owner: str, ttl_ms: int) -> bool:
-        return await queue.engine.run(queue.engine.calls.lock("reconcile", owner, ttl_ms))
+        return await queue._engine.run(queue._engine.calls.lock("reconcile", owner, ttl_ms))
 
     assert await taken_by("one", 60_000)
     assert not await taken_by("another", 60_000)
@@ -274,15 +274,15 @@ async def test_one_worker_at_a_time_reconciles(make_queue: MakeQueue) -> None:
 async def test_a_worker_without_the_lock_leaves_the_slots_alone(proxy: Proxy, make_queue: MakeQueue) -> None:
     queue = await make_queue(url=proxy.url, limits=ONE, reclaim_interval=0, reconcile_interval=0.02)
     await faults.leak_slot(queue, "tenant", "a", "ghost")
-    calls = queue.engine.calls
-    await queue.engine.run(calls.lock("reconcile", "another", 60_000))
+    calls = queue._engine.calls
+    await queue._engine.run(calls.lock("reconcile", "another", 60_000))
     asked = proxy.count("lock")
-    maintenance = Maintenance(queue.engine)
+    maintenance = Maintenance(queue._engine)
     await maintenance.start()
     try:
         await eventually(lambda: proxy.count("lock") >= asked + 3, "the lock to be asked for")
         assert await held(queue, "tenant", "a") == 1
-        await queue.engine.run(calls.lock("reconcile", "another", 0))
+        await queue._engine.run(calls.lock("reconcile", "another", 0))
         await eventually(lambda: _is_free(queue), "the leaked slot to be freed")
     finally:
         await maintenance.stop()

@@ -93,9 +93,9 @@ async def test_a_death_that_cannot_be_listed(make_queue: MakeQueue) -> None:
     queue = await make_queue(limits=LIMITS)
     await queue.enqueue_many(four()[:1])
     (lease,) = await queue.claim()
-    broken = queue.engine.calls.root + "dead:a"
-    await queue.engine.command("SET", broken, "not what it was")
+    broken = queue._engine.calls.root + "dead:a"
+    await queue._engine.command("SET", broken, "not what it was")
     assert await told(lease.dead_letter("enough")) == "retried"
     assert await held(queue, "org", "o") == 0
     assert await state(queue, "a", "m0") == "delayed"
-    await queue.engine.command("DEL", broken)
+    await queue._engine.command("DEL", broken)

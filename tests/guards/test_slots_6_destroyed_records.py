@@ -175,9 +175,10 @@ async def test_a_lane_entry_without_a_header_is_dropped(make_queue: MakeQueue) -
     await queue.enqueue_many(four()[:3])
     await faults.delete(queue, "header", "a", "m0")
     assert sorted(await claimed(queue, 3)) == ["m1", "m2"]
-    root = queue.engine.calls.root
-    assert sorted(await queue.engine.command("HKEYS", root + "body")) == [b"a\x1fm2", b"b\x1fm1"]
+    root = queue._engine.calls.root
+    assert sorted(await queue._engine.command("HKEYS", root + "body")) == [b"a\x1fm2", b"b\x1fm1"]
     assert (
-        await queue.engine.command("EXISTS", key(root, "lane", lane_name("a", "default", "default", ()))) == 0
+        await queue._engine.command("EXISTS", key(root, "lane", lane_name("a", "default", "default", ())))
+        == 0
     )
     await queue.reconcile()  # the counters still speak of the message that was destroyed

@@ -190,7 +190,7 @@ async def test_nothing_is_lost_wherever_a_promote_is_cut(make_queue: MakeQueue, 
         await one.queue.enqueue_many(four(delay=5))
         clock.advance(5)
         async with one.knife():
-            await told(one.queue.engine.run(one.queue.engine.calls.promote(100)))
+            await told(one.queue._engine.run(one.queue._engine.calls.promote(100)))
         return await later(one.queue, clock)
 
     await cut_everywhere(make_queue, "promote", act)

@@ -30,11 +30,11 @@ from tests.guards.scenario import (
 @contextlib.asynccontextmanager
 async def cut_after_the_move(queue: Queue, clock: ManualClock) -> AsyncIterator[None]:
     """What the body does to message m0 is left as by a script that was cut before it freed the slots."""
-    root, mid = queue.engine.calls.root, join("a", "m0")
-    record = await queue.engine.command("HGET", key(root, "leases"), mid)
+    root, mid = queue._engine.calls.root, join("a", "m0")
+    record = await queue._engine.command("HGET", key(root, "leases"), mid)
     yield
-    await queue.engine.command("HSET", key(root, "leases"), mid, record)
-    await queue.engine.command("ZADD", key(root, "deadlines"), clock.now_ms(), mid)
+    await queue._engine.command("HSET", key(root, "leases"), mid, record)
+    await queue._engine.command("ZADD", key(root, "deadlines"), clock.now_ms(), mid)
     await put_slot(queue, "org", "o", ("a", "m0"), record.decode().split("\x1f")[0])
 
 
@@ -67,7 +67,7 @@ async def test_a_stale_record_is_only_cleaned_up(make_queue: MakeQueue, clock: M
 
 async def settled_again(queue: Queue, lease: Lease[Any], action: str) -> str:
     """What a client is told that repeats a settle which was cut."""
-    engine = queue.engine
+    engine = queue._engine
     row = SettleRow("a", "m0", lease.token, action)
     (outcome,) = await engine.run(engine.calls.settle(engine.settle_streams.take(), [row], 60_000))
     return outcome

@@ -18,9 +18,6 @@ from fairqueue.testing import faults
 from tests.guide.pages import DOCS
 
 API = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
-# For tools of this package, not for users.
-INSIDE = {"engine", "consumer", "claim_options", "options", "exits_after"}  # of queues and workers
-INSIDE |= {"failure", "settlement", "visibility_ms", "renewed", "sure_for", "sure_until"}  # of leases
 
 
 def named(name: str) -> bool:
@@ -39,7 +36,7 @@ def rows(title: str) -> dict[str, str]:
 
 
 def public(of: type) -> Iterator[str]:
-    return (name for name in vars(of) if not name.startswith("_") and name not in INSIDE)
+    return (name for name in vars(of) if not name.startswith("_"))
 
 
 @pytest.mark.parametrize("name", [*fairqueue.__all__, *testing.__all__])

@@ -62,10 +62,10 @@ async def played(
             await queue.enqueue(id_, tenant=tenant, id=id_)
     running = await queue.claim(1) if in_flight else []
     kind, *rest = damage
-    where = key(queue.engine.calls.root, kind)
-    raw = await queue.engine.command("HGET", where, join("a", "victim"))
+    where = key(queue._engine.calls.root, kind)
+    raw = await queue._engine.command("HGET", where, join("a", "victim"))
     if raw is not None:
-        await queue.engine.command("HSET", where, join("a", "victim"), damaged(raw, *rest))
+        await queue._engine.command("HSET", where, join("a", "victim"), damaged(raw, *rest))
 
     claimed = {(lease.message.tenant, lease.message.id): lease for lease in await queue.claim(10)}
     assert {("a", "neighbour"), ("b", "victim"), ("b", "neighbour")} <= claimed.keys()

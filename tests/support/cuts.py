@@ -63,7 +63,7 @@ class Cut:
 
     async def reached(self, queue: FairQueue[Any]) -> bool:
         """Did the script have so many commands?"""
-        return bool(await queue.engine.command("DEL", queue.engine.calls.root + "call:fault"))
+        return bool(await queue._engine.command("DEL", queue._engine.calls.root + "call:fault"))
 
     def build(self, source: str) -> str:
         """The script's text with the fault built in; lines keep their numbers."""
@@ -75,14 +75,14 @@ class Cut:
 @contextmanager
 def cut(queue: FairQueue[Any], fault: Cut) -> Iterator[Cut]:
     """Within the block the first call of the script is run in its test build."""
-    connection = queue.engine.connection
+    connection = queue._engine.connection
     words = connection._words
 
     def faulty(call: Call[Any]) -> list[Any]:
         if call.script.name != fault.script or fault.called:
             return words(call)
         fault.called = True
-        return ["EVAL", fault.build(call.script.source), 1, queue.engine.calls.root, *call.args]
+        return ["EVAL", fault.build(call.script.source), 1, queue._engine.calls.root, *call.args]
 
     connection._words = faulty  # type: ignore[method-assign]
     try:

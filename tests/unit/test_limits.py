@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fairqueue.errors import ConfigurationError, InvalidMessageError
 from fairqueue.limits import Limit, from_settings, resolve_groups, to_settings, validated
-from fairqueue.message import NewMessage
+from fairqueue.new_message import NewMessage
 
 MODEL = Limit("model", key=lambda message: message.queue.partition(".")[0])
 

@@ -15,17 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairqueue.errors import InvalidMessageError
-from fairqueue.message import (
-    DeadLetter,
-    Enqueued,
-    LeaseInfo,
-    Message,
-    MessageInfo,
-    MessageState,
-    NewMessage,
-    _Uuid7Source,
-    uuid7,
-)
+from fairqueue.ids import _Uuid7Source, uuid7
+from fairqueue.message import DeadLetter, Enqueued, LeaseInfo, Message, MessageInfo, MessageState
+from fairqueue.new_message import NewMessage
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -180,7 +172,7 @@ def test_uuids_stay_in_order_when_the_clock_is_set_back_or_the_counter_runs_over
 ) -> None:
     source = _Uuid7Source()
     drawn = [source.draw()]
-    monkeypatch.setattr("fairqueue.message.time.time_ns", lambda: 0)
+    monkeypatch.setattr("fairqueue.ids.time.time_ns", lambda: 0)
     drawn += [source.draw() for _ in range(3)]
     source._counter = (1 << 42) - 2
     drawn += [source.draw() for _ in range(3)]
@@ -215,10 +207,10 @@ def test_the_source_in_use_is_registered_for_forks(monkeypatch: pytest.MonkeyPat
 
     registered: list[Any] = []
     monkeypatch.setattr(os, "register_at_fork", lambda **hooks: registered.append(hooks))
-    spec = importlib.util.find_spec("fairqueue.message")
+    spec = importlib.util.find_spec("fairqueue.ids")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(__import__("sys").modules, "fairqueue.message", module)
+    monkeypatch.setitem(__import__("sys").modules, "fairqueue.ids", module)
     spec.loader.exec_module(module)
     assert registered == [{"after_in_child": module._uuid7_source.after_fork_in_child}]

@@ -9,7 +9,7 @@ import pytest
 
 from fairqueue import FairQueue, Lease, SyncFairQueue, SyncLease
 from fairqueue.dead_letters import DeadLetters
-from fairqueue.sync import SyncDeadLetters, SyncLimitsControl, SyncTenants
+from fairqueue.sync_controls import SyncDeadLetters, SyncLimitsControl, SyncTenants
 from fairqueue.tenants import LimitsControl, Tenants
 
 TWINS = [
@@ -19,23 +19,10 @@ TWINS = [
     (Tenants, SyncTenants),
     (DeadLetters, SyncDeadLetters),
 ]
-# For the worker and the tools of this package, which are asynchronous.
-INSIDE = {
-    "engine",
-    "consumer",
-    "claim_options",
-    "failure",
-    "settlement",
-    "settled",
-    "visibility_ms",
-    "renewed",
-    "sure_for",
-    "sure_until",
-}
 
 
 def public(kind: type[Any]) -> set[str]:
-    return {name for name in dir(kind) if not name.startswith("_")} - INSIDE
+    return {name for name in dir(kind) if not name.startswith("_")}
 
 
 def arguments(kind: type[Any], name: str) -> list[tuple[str, Any, Any]]:
@@ -45,7 +32,7 @@ def arguments(kind: type[Any], name: str) -> list[tuple[str, Any, Any]]:
 
 @pytest.mark.parametrize(("asynchronous", "synchronous"), TWINS)
 def test_the_same_names(asynchronous: type[Any], synchronous: type[Any]) -> None:
-    assert public(asynchronous) - public(synchronous) - {"consumer"} == set()
+    assert public(asynchronous) - public(synchronous) == set()
 
 
 @pytest.mark.parametrize(("asynchronous", "synchronous"), TWINS)

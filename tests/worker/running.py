@@ -9,6 +9,7 @@ from typing import Any
 
 from fairqueue import FairQueue, Lease, Worker
 from fairqueue._engine.calls import Call
+from fairqueue.claiming import claim_options
 from tests.support.waiting import eventually
 
 
@@ -40,7 +41,7 @@ async def expire(other: FairQueue[Any], tenant: str, id: str, *then: Call[Any]) 
     All in one transaction. Between two commands a running worker's next extend could revive the lease, and a worker
     with room for more would claim what was just reclaimed before anybody else does.
     """
-    calls, connection = other.engine.calls, other.engine.connection
+    calls, connection = other._engine.calls, other._engine.connection
     reclaim = calls.reclaim(1)
     async with (await connection._client()).pipeline(transaction=True) as transaction:
         transaction.execute_command("ZADD", f"{calls.root}deadlines", "1", f"{tenant}\x1f{id}")
@@ -53,10 +54,10 @@ async def expire(other: FairQueue[Any], tenant: str, id: str, *then: Call[Any]) 
 
 async def steal(other: FairQueue[Any], worker: Worker[Any]) -> Lease[Any]:
     """Takes the worker's only message away: its lease expires, and `other` has it before the worker can."""
-    (lease,) = worker._running.values()
-    options, streams = other.claim_options(1, "thief", ("default",)), other.engine.claim_streams
+    (lease,) = worker._deliveries.running.values()
+    options, streams = claim_options(other._engine, 1, "thief", ("default",)), other._engine.claim_streams
     stream = streams.take(options.pools)
-    claim = other.engine.calls.claim(
+    claim = other._engine.calls.claim(
         stream, options.n, options.visibility_ms, options.consumer, options.pools
     )
     await expire(other, lease.message.tenant, lease.message.id, claim)

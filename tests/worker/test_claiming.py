@@ -131,7 +131,7 @@ async def test_idle_it_leaves_the_server_alone(make_queue: MakeQueue, proxy: Pro
     other = await make_queue(clock=None)
 
     async def calls() -> int:
-        stats = await other.engine.command("INFO", "commandstats")
+        stats = await other._engine.command("INFO", "commandstats")
         return sum(of["calls"] for name, of in stats.items() if name != "cmdstat_info")
 
     async with running(queue, nothing):
@@ -237,11 +237,11 @@ async def test_due_times_are_met_by_the_workers_own_timer(make_queue: MakeQueue)
     started: dict[int, datetime] = {}
 
     async def handle(message: Message[Any]) -> None:
-        seconds, micros = await other.engine.command("TIME")
+        seconds, micros = await other._engine.command("TIME")
         started[message.payload] = datetime.fromtimestamp(seconds + micros / 1e6, UTC)
 
     async with running(queue, handle):
-        seconds, micros = await other.engine.command("TIME")
+        seconds, micros = await other._engine.command("TIME")
         now = datetime.fromtimestamp(seconds + micros / 1e6, UTC)
         for milliseconds in (350, 750, 1300):
             await other.enqueue(milliseconds, tenant="a", delay=milliseconds / 1000)
@@ -331,16 +331,16 @@ async def test_a_ring_that_a_frozen_process_took_costs_at_most_a_second(make_que
         started.append(message.id)
 
     async def popping_waits() -> bool:
-        return (await other.engine.command("INFO", "clients"))["blocked_clients"] > 0
+        return (await other._engine.command("INFO", "clients"))["blocked_clients"] > 0
 
-    bell = f"{other.engine.calls.root}bell:default"
-    frozen = await other.engine.connection.dedicated(90)
+    bell = f"{other._engine.calls.root}bell:default"
+    frozen = await other._engine.connection.dedicated(90)
     popping = asyncio.ensure_future(
         frozen.blpop([bell], timeout=60)
     )  # before the worker, so it gets the token
     await eventually(popping_waits, "it to wait")
     async with running(queue, handle):
-        await eventually(lambda: queue.engine._bells, "the worker to be idle")
+        await eventually(lambda: queue._engine._bells, "the worker to be idle")
         await other.enqueue(1, tenant="a")
         assert await popping is not None
         await eventually(lambda: started, "it to start all the same")

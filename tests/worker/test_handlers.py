@@ -147,7 +147,7 @@ async def test_retry_counts_and_waits_as_it_says(
         info = await queue.get("a", "m")
         assert info is not None
         clock.advance(89)
-        await queue.engine.run(queue.engine.calls.promote(10))
+        await queue._engine.run(queue._engine.calls.promote(10))
         assert await delayed()
         clock.advance(1)
         await all_done(queue)

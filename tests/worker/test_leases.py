@@ -351,7 +351,7 @@ async def test_frozen_past_its_lease_with_nobody_else_it_goes_on(
     frozen_at = time.monotonic()
 
     async def expired() -> bool:
-        seconds, _ = await queue.engine.command("TIME")
+        seconds, _ = await queue._engine.command("TIME")
         return seconds > lease_ends.timestamp() + 1 and time.monotonic() - frozen_at > 1.5
 
     await eventually(expired, "the lease to have expired")

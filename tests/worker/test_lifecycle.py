@@ -228,7 +228,7 @@ async def test_leases_are_kept_alive_while_it_drains(make_queue: MakeQueue, cloc
     task = await start(worker)
     await gate.has(2)
     worker.stop()
-    leases = list(worker._running.values())
+    leases = list(worker._deliveries.running.values())
     for _ in range(4):
         clock.advance(0.3)
         full = clock.now + timedelta(seconds=0.4)
@@ -312,7 +312,7 @@ async def test_threads_are_released_if_the_process_ends_right_after(make_queue: 
         go.wait(60)
 
     worker: Worker[Any] = Worker(queue, handle, grace=0)
-    worker.exits_after = True
+    worker._exits_after = True
     task = await start(worker)
     await asyncio.to_thread(came.wait, 20)
     worker.stop()

@@ -102,7 +102,7 @@ async def test_a_worker_survives(make_queue: MakeQueue, own: Server, trouble: st
         await queue.enqueue(1, tenant="a", id="after")
         await eventually(lambda: "after" in seen, "it to go on")
         watch.check(5, "it to go on")
-    assert [limit.default for limit in (await make_queue(url=own.url, clock=None)).engine.limits] == [2]
+    assert [limit.default for limit in (await make_queue(url=own.url, clock=None))._engine.limits] == [2]
 
 
 async def test_idle_on_silently_dead_connections_it_is_back_within_ten_seconds(
@@ -155,7 +155,7 @@ async def test_an_outage_during_the_hand_over_of_a_batch_strands_nobody(
     queue = await make_queue(url=proxy.url, clock=None, visibility_timeout=5, reclaim_interval=0.1)
     await queue.enqueue_many([NewMessage(n, tenant="a", id=f"m{n}") for n in range(3)])
     await faults.overwrite(queue, "body", "a", "m1", b"{bad\xff")
-    queue.engine.connection._patience = 0.1
+    queue._engine.connection._patience = 0.1
     seen: list[tuple[str, int]] = []
 
     async def handle(message: Message[Any]) -> None:
@@ -202,7 +202,7 @@ async def test_frozen_in_the_middle_of_a_reclaim_the_next_one_is_held_back(
 ) -> None:
     """The answer waits while the process does; right after it the leases have not been extended yet."""
     queue = await make_queue(url=proxy.url, clock=None, visibility_timeout=3, reclaim_interval=0.05)
-    maintenance, gate = Maintenance(queue.engine), threading.Event()
+    maintenance, gate = Maintenance(queue._engine), threading.Event()
     await queue.reclaim()  # the server knows the scripts
     passes = proxy.count("reclaim")
     proxy.next("reclaim", hold_reply(gate))

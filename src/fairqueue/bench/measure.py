@@ -20,6 +20,7 @@ from fairqueue.bench.result import BenchResult
 from fairqueue.codec import JsonCodec
 from fairqueue.errors import FairQueueError
 from fairqueue.fairness import percentile
+from fairqueue.queue import engine_of
 
 PAYLOAD_BYTES = 230
 _FILLER = "x" * (PAYLOAD_BYTES - len('{"n":0000000,"text":""}'))
@@ -58,7 +59,7 @@ async def run_bench(options: BenchOptions, say: Callable[[str], None] = lambda _
         latencies = await _latencies(queue, options)
         return BenchResult(
             options=options,
-            server=await server_of(queue.engine),
+            server=await server_of(engine_of(queue)),
             payload_bytes=len(JsonCodec().encode(_payload(1))),
             enqueue_per_s=enqueued.one_by_one_per_s,
             enqueue_many_per_s=enqueued.bulk_per_s,
@@ -154,10 +155,10 @@ async def _drain(queue: FairQueue[Any], options: BenchOptions) -> _Drained:
             worker.stop()
 
     worker = Worker(queue, handle, concurrency=options.concurrency)
-    connection = (
-        queue.engine.connection
-    )  # an idle worker's blocking wait has another one: that is not counted
-    before, trips_before = await ScriptTime.read(queue.engine), connection.round_trips
+    connection = engine_of(
+        queue
+    ).connection  # an idle worker's blocking wait has another one: that is not counted
+    before, trips_before = await ScriptTime.read(engine_of(queue)), connection.round_trips
     watch = Stopwatch()
     try:
         async with asyncio.timeout(60 + options.messages / SLOWEST_DRAIN):
@@ -166,7 +167,7 @@ async def _drain(queue: FairQueue[Any], options: BenchOptions) -> _Drained:
         raise FairQueueError(f"the drain did not end: {left:,} of {options.messages:,} left") from None
     seconds, cpu_seconds = watch.seconds, watch.cpu_seconds
     round_trips = connection.round_trips - trips_before
-    scripts = (await ScriptTime.read(queue.engine)).since(before)
+    scripts = (await ScriptTime.read(engine_of(queue))).since(before)
     await _check_drained(queue, left)
     return _Drained(seconds, cpu_seconds, scripts, round_trips)
 

@@ -11,9 +11,10 @@ import click
 
 from fairqueue.cli.options import Common, common
 from fairqueue.cli.output import print_json, print_line, print_rows
+from fairqueue.clock import from_ms
 from fairqueue.inspect import dirty_groups
-from fairqueue.lease import from_ms
 from fairqueue.maintenance.auditor import Finding
+from fairqueue.queue import engine_of
 
 FAILED = 1
 
@@ -66,18 +67,18 @@ async def _examine(common: Common, fix: bool) -> Diagnosis:
         found = Diagnosis()
         report = await queue.audit(fix)
         found.checked, found.findings = report.checked, _once(report.findings)
-        found.dirty = await dirty_groups(queue.engine)
+        found.dirty = await dirty_groups(engine_of(queue))
         if fix and found.dirty:
             await queue.reconcile()
-            found.dirty = await dirty_groups(queue.engine)
+            found.dirty = await dirty_groups(engine_of(queue))
         # Only a second look tells whether it is right now.
         found.left = _once((await queue.audit()).findings) if fix and found.findings else found.findings
         found.findings = found.findings + [
             one for one in found.left if _known_by(one) not in map(_known_by, found.findings)
         ]
-        info = await queue.engine.command("INFO")
+        info = await engine_of(queue).command("INFO")
         found.eviction_policy = str(info.get("maxmemory_policy", "noeviction"))
-        found.changed = _last_change(queue.engine.settings.stored)
+        found.changed = _last_change(engine_of(queue).settings.stored)
         return found
 
 

@@ -16,8 +16,9 @@ from fairqueue.cli.output import print_json, print_rows
 from fairqueue.codec import JSON, encode_payload
 from fairqueue.errors import FairQueueError, InvalidMessageError
 from fairqueue.limits import resolve_groups
-from fairqueue.message import Enqueued, NewMessage
-from fairqueue.queue import FairQueue
+from fairqueue.message import Enqueued
+from fairqueue.new_message import NewMessage
+from fairqueue.queue import FairQueue, engine_of
 from fairqueue.validation import expected, shown
 
 FIELDS: Final = (
@@ -146,8 +147,8 @@ async def _send(common: Common, messages: list[tuple[int | None, NewMessage[Any]
 def _check(queue: FairQueue[Any], number: int, message: NewMessage[Any]) -> None:
     """What enqueue_many would refuse, said with the number of its line."""
     try:
-        encode_payload(JSON, message.payload, queue.options.max_payload_bytes)
-        resolve_groups(queue.engine.limits, message)
+        encode_payload(JSON, message.payload, engine_of(queue).options.max_payload_bytes)
+        resolve_groups(engine_of(queue).limits, message)
     except FairQueueError as error:
         raise _bad_line(number, str(error)) from error
 

@@ -10,7 +10,8 @@ from fairqueue.cli.logs import LEVELS, log_to_stderr
 from fairqueue.cli.options import Common, common
 from fairqueue.cli.output import print_json, print_line
 from fairqueue.maintenance.service import Maintenance
-from fairqueue.runner import stop_signals
+from fairqueue.queue import engine_of
+from fairqueue.signals import stop_signals
 
 
 @click.command()
@@ -48,7 +49,7 @@ async def _maintain(common: Common, reclaim_interval: float, reconcile_interval:
         async with common.queue(
             reclaim_interval=reclaim_interval, reconcile_interval=reconcile_interval
         ) as queue:
-            maintenance = Maintenance(queue.engine)
+            maintenance = Maintenance(engine_of(queue))
             await maintenance.start()
             if common.json:
                 print_json({"maintaining": queue.name})

@@ -11,7 +11,7 @@ from fairqueue import embedded
 from fairqueue.cli.options import Common, common
 from fairqueue.cli.output import print_json, print_line
 from fairqueue.errors import ConfigurationError
-from fairqueue.runner import stop_signals
+from fairqueue.signals import stop_signals
 
 LOOK_SECONDS = 1.0
 

@@ -13,8 +13,11 @@ from fairqueue.cli.logs import LEVELS, log_to_stderr
 from fairqueue.cli.options import Common, common
 from fairqueue.cli.target import load_handler
 from fairqueue.errors import ConfigurationError
+from fairqueue.exits import LAST_STEPS
+from fairqueue.lifeline import Lifeline
 from fairqueue.queue import resolved_url
-from fairqueue.runner import LAST_STEPS, Lifeline, Supervisor, WorkerSettings, run_worker
+from fairqueue.runner import WorkerSettings, run_worker
+from fairqueue.supervisor import Supervisor
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fairqueue.maintenance import auditor
-from fairqueue.queue import FairQueue
+from fairqueue.queue import FairQueue, engine_of
 
 
 async def leftover_keys(queue: FairQueue[Any]) -> list[str]:
@@ -13,7 +13,7 @@ async def leftover_keys(queue: FairQueue[Any]) -> list[str]:
 
     Scans the keyspace: for tests, where the server is the test's own.
     """
-    return await auditor.leftover_keys(queue.engine)
+    return await auditor.leftover_keys(engine_of(queue))
 
 
 async def assert_whole(queue: FairQueue[Any]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from fairqueue.message import Message, P
-from fairqueue.queue import FairQueue
+from fairqueue.generics import P
+from fairqueue.message import Message
+from fairqueue.queue import FairQueue, consumer_of
 from fairqueue.running import Runner
 
 
@@ -38,7 +39,7 @@ async def drain(
             settlement = await runner.run(lease)
             if settlement is not None:
                 ran.append(lease.message)
-                await queue.consumer.settle([(lease, settlement)])
+                await consumer_of(queue).settle([(lease, settlement)])
         if len(ran) > most:
             raise AssertionError(f"the queue does not drain: {len(ran)} deliveries")
     return ran

@@ -8,8 +8,8 @@ from fairqueue._engine.keys import join, key, lane_name
 from fairqueue._engine.replies import Stored
 from fairqueue.errors import ConfigurationError, MessageNotFoundError
 from fairqueue.limits import resolve_groups
-from fairqueue.message import NewMessage
-from fairqueue.queue import FairQueue
+from fairqueue.new_message import NewMessage
+from fairqueue.queue import FairQueue, engine_of
 from fairqueue.validation import choice
 
 _RECORDS = ("deadline", "lease", "body", "header", "slot")
@@ -29,8 +29,8 @@ async def leak_slot(
     """
     root, name = _root(queue), join(group, id)
     mid = join(id if tenant is None else tenant, message_id)
-    await queue.engine.command("HSET", key(root, "slots", name), mid, "00000000.0.leaked")
-    await queue.engine.command("SADD", key(root, "groups"), name)
+    await engine_of(queue).command("HSET", key(root, "slots", name), mid, "00000000.0.leaked")
+    await engine_of(queue).command("SADD", key(root, "groups"), name)
 
 
 async def wrong_type(queue: FairQueue[Any], kind: str, first: str, second: str) -> None:
@@ -40,8 +40,8 @@ async def wrong_type(queue: FairQueue[Any], kind: str, first: str, second: str) 
     names = [join(first, second)] if kind == "slots" else await _lanes(queue, first, second)
     for name in names:
         where = key(root, kind, name)
-        await queue.engine.command("DEL", where)
-        await queue.engine.command("SET", where, "not what it was")
+        await engine_of(queue).command("DEL", where)
+        await engine_of(queue).command("SET", where, "not what it was")
 
 
 async def delete(queue: FairQueue[Any], kind: str, tenant: str, id: str) -> None:
@@ -49,20 +49,20 @@ async def delete(queue: FairQueue[Any], kind: str, tenant: str, id: str) -> None
     choice("kind", kind, _RECORDS)
     root, mid = _root(queue), join(tenant, id)
     if kind == "deadline":
-        await queue.engine.command("ZREM", key(root, "deadlines"), mid)
+        await engine_of(queue).command("ZREM", key(root, "deadlines"), mid)
     elif kind == "slot":
         for group in (await _stored(queue, tenant, id)).header.groups:
-            await queue.engine.command("HDEL", key(root, "slots", join(*group)), mid)
+            await engine_of(queue).command("HDEL", key(root, "slots", join(*group)), mid)
     else:
         where = {"lease": "leases", "body": "body", "header": "head"}[kind]
-        await queue.engine.command("HDEL", key(root, where), mid)
+        await engine_of(queue).command("HDEL", key(root, where), mid)
 
 
 async def overwrite(queue: FairQueue[Any], kind: str, tenant: str, id: str, raw: bytes) -> None:
     """A record's bytes are replaced: ``"body"``, ``"header"`` or ``"lease"``."""
     choice("kind", kind, ("body", "header", "lease"))
     where = {"lease": "leases", "body": "body", "header": "head"}[kind]
-    await queue.engine.command("HSET", key(_root(queue), where), join(tenant, id), raw)
+    await engine_of(queue).command("HSET", key(_root(queue), where), join(tenant, id), raw)
 
 
 async def _lanes(queue: FairQueue[Any], tenant: str, of: str) -> list[str]:
@@ -75,11 +75,13 @@ async def _lanes(queue: FairQueue[Any], tenant: str, of: str) -> list[str]:
         if cursor is None:
             break
     message: NewMessage[None] = NewMessage(None, tenant=tenant, queue=of)
-    return sorted(lanes) or [lane_name(tenant, of, "default", resolve_groups(queue.engine.limits, message))]
+    return sorted(lanes) or [
+        lane_name(tenant, of, "default", resolve_groups(engine_of(queue).limits, message))
+    ]
 
 
 async def _stored(queue: FairQueue[Any], tenant: str, id_: str) -> Stored:
-    (found,) = await queue.engine.run(queue.engine.calls.get([(tenant, id_)]))
+    (found,) = await engine_of(queue).run(engine_of(queue).calls.get([(tenant, id_)]))
     if found is None:
         raise MessageNotFoundError(f"there is no message {id_!r} of tenant {tenant!r}")
     return found
@@ -88,4 +90,4 @@ async def _stored(queue: FairQueue[Any], tenant: str, id_: str) -> Stored:
 def _root(queue: FairQueue[Any]) -> str:
     if not isinstance(queue, FairQueue):
         raise ConfigurationError(f"expected queue to be a FairQueue, got {queue!r:.80}")
-    return queue.engine.calls.root
+    return engine_of(queue).calls.root

@@ -38,7 +38,7 @@ async def test_a_killed_consumers_slots_are_freed_by_a_process_that_never_saw_th
     fresh = await cast.actor()
 
     async def expired() -> bool:
-        seconds, microseconds = await queue.engine.command("TIME")
+        seconds, microseconds = await queue._engine.command("TIME")
         return bool(seconds + microseconds / 1e6 > deadline.timestamp())
 
     await eventually(expired, "the leases to expire")
@@ -163,7 +163,7 @@ async def test_a_completion_while_the_server_is_down_goes_through_when_it_is_bac
     first = await one(queue)
     own.kill()
     completing = asyncio.ensure_future(first.complete())
-    await eventually(lambda: queue.engine.connection.lost_at is not None, "the outage to be met")
+    await eventually(lambda: queue._engine.connection.lost_at is not None, "the outage to be met")
     assert not completing.done(), "nothing was done, so nothing may be reported"
     own.start()
     assert await completing == "done"

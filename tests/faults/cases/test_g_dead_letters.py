@@ -103,10 +103,10 @@ async def test_a_redrive_keeps_everything_byte_for_byte(make_queue: MakeQueue) -
         cost=2.5,
     )
     before = await queue.get("T", "m")
-    body = await queue.engine.command("HGET", queue.engine.calls.root + "body", "T\x1fm")
+    body = await queue._engine.command("HGET", queue._engine.calls.root + "body", "T\x1fm")
     await (await one(queue)).fail("no")
     await queue.dead_letters.redrive("T", "m")
-    assert await queue.engine.command("HGET", queue.engine.calls.root + "body", "T\x1fm") == body
+    assert await queue._engine.command("HGET", queue._engine.calls.root + "body", "T\x1fm") == body
     after = await queue.get("T", "m")
     assert before is not None
     assert after is not None

@@ -21,7 +21,7 @@ SLACK = 2.0
 
 
 async def server_now(queue: FairQueue[Any]) -> float:
-    seconds, microseconds = await queue.engine.command("TIME")
+    seconds, microseconds = await queue._engine.command("TIME")
     return float(seconds + microseconds / 1e6)
 
 

@@ -15,6 +15,8 @@ import pytest
 import redis
 
 from fairqueue import FairQueue, Limit, Message, NewMessage, QueueUnavailableError, RetryPolicy, Worker
+from fairqueue.claiming import claim_options
+from fairqueue.lease import failure
 from tests.conftest import MakeQueue
 from tests.engine.tools import held, one, put
 from tests.support.fixtures import MakeServer
@@ -87,9 +89,9 @@ async def test_every_operation_works_after_the_scripts_are_gone(
     await fault(own)
     assert await queue.dead_letters.redrive_all("T") == 1
     await fault(own)
-    options = queue.claim_options(3, None, ["default"])
-    outcomes, leases = await queue.consumer.exchange(  # in one pipeline
-        [(lease, lease.failure("no")) for lease in (first, second)], options
+    options = claim_options(queue._engine, 3, None, ["default"])
+    outcomes, leases = await queue._consumer.exchange(  # in one pipeline
+        [(lease, failure(lease, "no")) for lease in (first, second)], options
     )
     assert (outcomes, len(leases)) == (["retried"] * 2, 3)
     assert await queue.complete_many([*leases, kept, third]) == ["done"] * 5
@@ -280,7 +282,7 @@ async def test_a_worker_waits_for_a_server_that_refuses_and_goes_on(
     begin, end = TROUBLES[trouble]
     queue = await make_queue(url=own.url, clock=None, limits=[Limit("tenant", default=2)])
     producer = await make_queue(url=own.url, clock=None)
-    producer.engine.connection._patience = 0.3
+    producer._engine.connection._patience = 0.3
     await put(queue, "T", "running", "idle too", "waits")
     go_on, ended = asyncio.Event(), []
 

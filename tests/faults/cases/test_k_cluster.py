@@ -52,7 +52,7 @@ async def everything(queue: FairQueue[Any], clock: ManualClock) -> None:
     await failed.fail("no")
     await released.release(1)
     clock.advance(31)
-    await queue.engine.run(queue.engine.calls.promote(10))
+    await queue._engine.run(queue._engine.calls.promote(10))
     await queue.reclaim()
     await queue.limits.set("tenant", "T", 0)
     await queue.limits.set("tenant", "T", 3)
@@ -78,10 +78,10 @@ async def everything(queue: FairQueue[Any], clock: ManualClock) -> None:
 
 
 async def look_at_everything(queue: FairQueue[Any]) -> None:
-    calls = queue.engine.calls
-    await queue.engine.run(calls.beat("worker", '{"host": "h"}', 60_000))
-    await queue.engine.run(calls.lock("duty", "me", 1000))
-    await queue.engine.run(calls.ring_bell(["default"]))
+    calls = queue._engine.calls
+    await queue._engine.run(calls.beat("worker", '{"host": "h"}', 60_000))
+    await queue._engine.run(calls.lock("duty", "me", 1000))
+    await queue._engine.run(calls.ring_bell(["default"]))
     await queue.stats()
     await queue.stats(ODD)
     await queue.get("T", "later")
@@ -96,10 +96,10 @@ async def worked_off(queue: FairQueue[Any], clock: ManualClock) -> None:
         clock.advance(60)
         await queue.reclaim()
         await queue.complete_many(await queue.claim(20))
-    root = queue.engine.calls.root
-    for name in await queue.engine.command("KEYS", root.replace("{", "\\{") + "lane:*"):
-        if await queue.engine.command("TYPE", name) == b"string":
-            await queue.engine.command("DEL", name)
+    root = queue._engine.calls.root
+    for name in await queue._engine.command("KEYS", root.replace("{", "\\{") + "lane:*"):
+        if await queue._engine.command("TYPE", name) == b"string":
+            await queue._engine.command("DEL", name)
     clock.advance(60)
     await queue.audit(fix=True)
     while leases := await queue.claim(20):

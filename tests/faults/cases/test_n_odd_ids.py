@@ -175,8 +175,8 @@ async def test_a_payload_keeps_its_bytes_through_everything(
 
 
 async def bodies(queue: FairQueue[Any], ids: list[str]) -> dict[str, bytes]:
-    where = queue.engine.calls.root + "body"
-    return {id_: await queue.engine.command("HGET", where, join(id_, id_)) for id_ in ids}
+    where = queue._engine.calls.root + "body"
+    return {id_: await queue._engine.command("HGET", where, join(id_, id_)) for id_ in ids}
 
 
 # --- N4 ----------------------------------------------------------------------------------------------------------

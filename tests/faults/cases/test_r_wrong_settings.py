@@ -91,7 +91,7 @@ async def test_extends_come_often_enough_whatever_the_timeout(
     with pytest.raises(TypeError, match="heartbeat"):
         a_queue(heartbeat=10)
     queue = await make_queue(visibility_timeout=visibility)
-    keeper = LeaseKeeper(queue.engine, queue.options.visibility_ms)
+    keeper = LeaseKeeper(queue._engine, queue._options.visibility_ms)
     assert 3 * keeper.interval < visibility
 
 
@@ -130,7 +130,7 @@ async def test_a_short_socket_timeout_breaks_no_wait_for_work(
     await working
     watch.check(1.5, "the slowest to be handled", max(handled[id_] - asked[id_] for id_ in asked))
     watch.check(2 + 3, "the abandoned one to be handled", handled["abandoned"] - abandoned)
-    assert queue.engine.connection.lost_at is None, "nothing was lost"
+    assert queue._engine.connection.lost_at is None, "nothing was lost"
 
 
 # --- R3 ----------------------------------------------------------------------------------------------------------
@@ -196,10 +196,10 @@ async def test_without_its_fairness_state_the_queue_is_fair_again_at_once(
 
 async def evict(queue: FairQueue[Any], kinds: list[str]) -> None:
     """Deletes all keys of these families."""
-    root = queue.engine.calls.root
+    root = queue._engine.calls.root
     for kind in kinds:
-        for key in await queue.engine.command("KEYS", root.replace("{", "\\{") + kind + "*"):
-            await queue.engine.command("DEL", key)
+        for key in await queue._engine.command("KEYS", root.replace("{", "\\{") + kind + "*"):
+            await queue._engine.command("DEL", key)
 
 
 @pytest.mark.case("R3")

@@ -1,0 +1,134 @@
+"""Ending and extending deliveries. A settle may be sent again as it was: it is answered as the first time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from fairqueue._engine.calls import Call, SettleRow, Stream
+from fairqueue._engine.engine import Engine
+from fairqueue.clock import from_ms
+from fairqueue.lease import Lease, held
+from fairqueue.outcomes import Outcome
+from fairqueue.settlement import Settlement
+
+__all__ = ["Batch", "Request", "Settler", "answer"]
+
+CHUNK = 500
+Request = tuple[Lease[Any], Settlement]
+
+
+@dataclass(slots=True)
+class Batch:
+    """One settle call, until it is answered."""
+
+    stream: Stream
+    items: list[Request]
+    sending: asyncio.Lock = field(default_factory=asyncio.Lock)
+    answered: bool = False
+
+
+class Settler:
+    """Sends settles and extends, and notes at each lease what came of it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._open: dict[int, Batch] = {}  # id(lease) -> the settle call it is in, until that is answered
+
+    async def settle(self, requests: Sequence[Request]) -> list[Outcome]:
+        """Ends deliveries, in as few calls as their number allows."""
+        for batch in self.batches(requests):
+            await self.send(batch)
+        return [answer(*request) for request in requests]
+
+    async def extend(self, leases: Sequence[Lease[Any]]) -> list[Outcome]:
+        """Extends all to their full visibility timeout; a lost lease is marked."""
+        for (visibility_ms, consumer), group in _by_timeout(leases).items():
+            named = [(lease.message.tenant, lease.message.id, lease.token) for lease in group]
+            asked_at = time.monotonic()
+            deadlines = await self._engine.run(self._engine.calls.extend(named, visibility_ms, consumer))
+            for lease, deadline in zip(group, deadlines, strict=True):
+                if deadline is None:
+                    lease.lost.set()
+                else:
+                    lease.deadline = from_ms(deadline)
+                    held(lease).renewed(asked_at)
+        return ["lost" if lease.lost.is_set() else "extended" for lease in leases]
+
+    def batches(self, requests: Sequence[Request]) -> list[Batch]:
+        """The calls to send: those still open for leases that were settled before, then one for what is new."""
+        batches = {id(b): b for lease, _ in requests if (b := self._open.get(id(lease)))}
+        fresh = []
+        for lease, asked in requests:
+            if held(lease).settlement is None:
+                held(lease).settlement = asked
+                fresh.append((lease, asked))
+        for start in range(0, len(fresh), CHUNK):
+            batch = Batch(self._engine.settle_streams.take(), fresh[start : start + CHUNK])
+            batches[id(batch)] = batch
+            self._open.update((id(lease), batch) for lease, _ in batch.items)
+        return list(batches.values())
+
+    async def send(self, batch: Batch) -> None:
+        """One call, unless somebody who settled the same lease at the same time has sent it."""
+        await self._engine.connect()
+        async with batch.sending:
+            if batch.answered:
+                return
+            (answered,) = await self._engine.connection.run_all([self.call(batch)])
+            self.note(batch, answered)
+
+    def call(self, batch: Batch) -> Call[list[str]]:
+        """The call of a batch, the same each time."""
+        rows = [
+            SettleRow(
+                lease.message.tenant,
+                lease.message.id,
+                lease.token,
+                asked.action,
+                asked.delay_ms,
+                asked.reason,
+                asked.text,
+            )
+            for lease, asked in batch.items
+        ]
+        ttl_ms = 2 * max(held(lease).visibility_ms for lease, _ in batch.items) + 60_000
+        return self._engine.calls.settle(batch.stream, rows, ttl_ms)
+
+    def note(self, batch: Batch, answered: list[str] | Exception) -> None:
+        """What the server said: outcomes, or that it refused the call as a whole, which is raised."""
+        batch.answered = True
+        self._engine.settle_streams.answered(batch.stream)
+        for lease, _ in batch.items:
+            self._open.pop(id(lease), None)
+        if isinstance(answered, Exception):
+            for lease, _ in batch.items:
+                held(lease).settlement = None  # it may be asked again
+            raise answered
+        for (lease, asked), outcome in zip(batch.items, answered, strict=True):
+            asked.outcome = cast("Outcome", outcome)
+            if outcome == "lost":
+                lease.lost.set()
+
+    def forget(self) -> object:
+        """After a fork: the calls under way are the parent's. Returns what must live on untouched."""
+        inherited, self._open = self._open, {}
+        return inherited
+
+
+def answer(lease: Lease[Any], asked: Settlement) -> Outcome:
+    """The outcome for who asked this of the lease; "lost" where it ended otherwise."""
+    made = held(lease).settlement
+    if made is None or made.outcome is None or made.action != asked.action:
+        return "lost"
+    return made.outcome
+
+
+def _by_timeout(leases: Sequence[Lease[Any]]) -> dict[tuple[int, str], list[Lease[Any]]]:
+    groups: dict[tuple[int, str], list[Lease[Any]]] = {}
+    for lease in leases:
+        groups.setdefault((held(lease).visibility_ms, held(lease).consumer), []).append(lease)
+    return groups
