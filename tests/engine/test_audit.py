@@ -148,6 +148,11 @@ CASES: dict[str, Case] = {
     ),
     "a tenant's counter is wrong": Case("CLEAN", "counter r", on("HINCRBY", "tenant", "b", args=("r", 5))),
     "the namespace's counter is wrong": Case("CLEAN", "counter x", on("HINCRBY", "totals", args=("x", -3))),
+    "the order of acceptance is behind": Case("CLEAN", "less than it gave out", on("HSET", "counters", args=("seq", 2))),
+    "the order of acceptance is lost": Case("CLEAN", "less than it gave out", on("DEL", "counters")),
+    "the order of acceptance is no number": Case("CLEAN", "no number", on("HSET", "counters", args=("seq", "x"))),
+    "the count of claims is no number": Case("CLEAN", "no number", on("HSET", "counters", args=("claims", "x"))),
+    "the count of deaths is no number": Case("CLEAN", "no number", on("HSET", "counters", args=("dead", "x"))),
     "a tenant that has gone is counted": Case("CLEAN", "counter gone", on("HSET", "present", args=("gone", 2))),
 }  # fmt: skip
 
@@ -290,3 +295,12 @@ async def test_the_running_go_on_through_a_fixing_pass(make_queue: MakeQueue, cl
     assert await held(queue, "tenant", "a") == 1
     assert await claimed(queue) == []
     assert await lease.complete() == "done"
+
+
+async def test_what_is_new_after_a_mended_counter_stands_behind_what_waits(make_queue: MakeQueue) -> None:
+    queue = await make_queue()
+    await put(queue, "a", "m1", "m2", "m3")
+    await raw(queue, "DEL", "counters")
+    assert [finding.subject for finding in (await queue.audit(fix=True)).findings] == ["counters/seq"]
+    await put(queue, "a", "m4")
+    assert await claimed(queue, 10) == ["m1", "m2", "m3", "m4"]

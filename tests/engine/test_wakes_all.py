@@ -29,7 +29,9 @@ async def test_a_raised_default_wakes_more_than_one_script_may(make_queue: MakeQ
     assert await claim_all(raised) == 450
 
 
-async def test_a_client_that_died_before_it_woke_anybody_is_stood_in_for(make_queue: MakeQueue) -> None:
+async def test_a_client_that_died_before_it_woke_anybody_is_stood_in_for(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     queue = await make_queue(limits=by_org(1))
     await queue.enqueue_many([NewMessage(0, tenant=f"t{n}", metadata={"org": "x"}) for n in range(10)])
     assert await claim_all(queue) == 1
@@ -37,12 +39,13 @@ async def test_a_client_that_died_before_it_woke_anybody_is_stood_in_for(make_qu
         queue.url, queue.name, limits=by_org(10), clock=queue._options.clock, reconcile_interval=0
     )
 
-    async def die() -> None:
+    async def die(*_: object) -> None:
         raise ConnectionError("the connection breaks here")
 
-    dying._engine._wake_after_new_defaults = die  # type: ignore[method-assign]
-    with pytest.raises(ConnectionError):
-        await dying.connect()
+    with monkeypatch.context() as patch:
+        patch.setattr("fairqueue._engine.engine.follow_up", die)
+        with pytest.raises(ConnectionError):
+            await dying.connect()
     await dying.close()
     assert await claim_all(await make_queue()) == 9
 

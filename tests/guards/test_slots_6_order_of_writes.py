@@ -158,8 +158,8 @@ async def test_nothing_is_lost_wherever_a_reclaim_is_cut(make_queue: MakeQueue, 
     without(
         "the order: the header says dead before the letter is listed",
         PLACES,
-        "  local at = call('HINCRBY', k.counters, 'dead', 1)\n",
-        "  h.state = 'x'\n  put_header(mid, h)\n  local at = call('HINCRBY', k.counters, 'dead', 1)\n",
+        "  local at = numbers('dead', 1)\n",
+        "  h.state = 'x'\n  put_header(mid, h)\n  local at = numbers('dead', 1)\n",
     ),
 )
 async def test_nothing_is_lost_wherever_a_death_is_cut(make_queue: MakeQueue, clock: ManualClock) -> None:

@@ -42,6 +42,14 @@ class AuditReport:
     checked: int = 0
     findings: list[Finding] = field(default_factory=list)
     fixed: bool = False
+    _known: set[Finding] = field(default_factory=set, init=False, repr=False, compare=False)
+
+    def add(self, check: str, subject: str, evidence: str) -> None:
+        """Adds a finding, once: several steps may meet the same damage."""
+        finding = Finding(check, subject.replace(US, "/"), evidence)
+        if finding not in self._known:
+            self._known.add(finding)
+            self.findings.append(finding)
 
     @property
     def ok(self) -> bool:
@@ -66,7 +74,7 @@ async def audit(engine: Engine, fix: bool = False) -> AuditReport:
     async for tenant in scan(engine, "SSCAN", key(root, "dead_tenants")):
         await _walk(engine, report, "dead", fix, text(tenant))
     for check, subject, evidence in await engine.run(engine.calls.recount(fix, _RECOUNTED)):
-        report.findings.append(Finding(check, subject.replace(US, "/"), evidence))
+        report.add(check, subject, evidence)
     if fix and report.findings:
         await reclaim(engine)
         await reconcile(engine)
@@ -82,9 +90,8 @@ async def _check_types(engine: Engine, report: AuditReport, fix: bool) -> bool:
     (found,) = await engine.run_all([engine.calls.audit_types(fix)])
     if isinstance(found, Exception):
         raise found
-    report.findings.extend(
-        Finding(_CHECKED_BY.get(kind, "MOVES"), kind, evidence) for kind, evidence in found
-    )
+    for kind, evidence in found:
+        report.add(_CHECKED_BY.get(kind, "MOVES"), kind, evidence)
     return not found or (fix and not IRREPLACEABLE.intersection(kind for kind, _ in found))
 
 
@@ -93,9 +100,8 @@ async def _walk(engine: Engine, report: AuditReport, what: str, fix: bool, of: s
     while True:
         cursor, checked, findings = await engine.run(engine.calls.audit(what, cursor, fix, of))
         report.checked += checked
-        report.findings.extend(
-            Finding(check, subject.replace(US, "/"), evidence) for check, subject, evidence in findings
-        )
+        for finding in findings:
+            report.add(*finding)
         if cursor == "0":
             return
 
@@ -121,7 +127,8 @@ async def _check_clean(engine: Engine, report: AuditReport, fix: bool) -> None:
         names += [name for name in await leftover_keys(engine) if ":" in name]
     for start in range(0, len(names), _PAGE):
         found = await engine.run(engine.calls.audit_clean(names[start : start + _PAGE], fix))
-        report.findings.extend(Finding("CLEAN", name.replace(US, "/"), evidence) for name, evidence in found)
+        for name, evidence in found:
+            report.add("CLEAN", name, evidence)
 
 
 async def leftover_keys(engine: Engine) -> list[str]:

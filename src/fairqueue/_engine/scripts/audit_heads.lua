@@ -6,6 +6,29 @@
 -- @include transition
 -- @include audit
 
+-- A counter that is behind what it gave out would give it out again, and new messages would overtake old ones; one that
+-- is no number ends every script that counts on with it.
+local given_out = {}
+for _, name in ipairs({ 'seq', 'claims', 'dead' }) do
+  local value = call('HGET', k.counters, name)
+  given_out[name] = tonumber(value or 0)
+  if not given_out[name] then
+    found('CLEAN', 'counters' .. US .. name, 'the counter is no number')
+    given_out[name] = 0
+    if fix == 1 then call('HSET', k.counters, name, '0') end
+  end
+end
+
+local behind = {} -- said once a page
+local function at_least(name, given)
+  if not given or given <= given_out[name] then return end
+  if not behind[name] then
+    found('CLEAN', 'counters' .. US .. name, 'the counter is at ' .. int(given_out[name]) .. ', less than it gave out')
+  end
+  behind[name], given_out[name] = true, given
+  if fix == 1 then call('HSET', k.counters, name, int(given)) end
+end
+
 local checks = {}
 
 function checks.r(mid, h)
@@ -60,11 +83,14 @@ function checks.x(mid)
   if failed(place) then
     found('KEEP', 'dead' .. US .. tenant, 'the dead letters key holds a ' .. call('TYPE', k.dead(tenant)).ok)
     if fix == 1 then call('UNLINK', k.dead(tenant)) end
-  elseif not place then
+  elseif place then
+    at_least('dead', tonumber(place))
+  else
     found('KEEP', mid, 'the message is dead but not among the dead letters')
   end
   if fix == 1 and (failed(place) or not place) then
-    call('ZADD', k.dead(tenant), call('HINCRBY', k.counters, 'dead', 1), id_of(mid))
+    given_out.dead = numbers('dead', 1)
+    call('ZADD', k.dead(tenant), given_out.dead, id_of(mid))
     call('SADD', k.dead_tenants, tenant)
   end
 end
@@ -94,6 +120,7 @@ for i = 1, #heads, 2 do
     found('KEEP', mid, 'the header cannot be read')
     if fix == 1 then readable_header(mid, text, 'f') end
   else
+    at_least('seq', tonumber(h.seq))
     checks[h.state](mid, h)
     check_body(mid, h)
   end

@@ -5,7 +5,7 @@
 -- REPLY next cursor, how many leases were looked at, what was given back as (mid, group or 'deadline' or 'lease')
 -- @include transition
 
-local page = call('HSCAN', k.leases, cursor, 'COUNT', 100)
+local page = call('HSCAN', k.leases, cursor, 'COUNT', 50)
 local entries, restored = page[2], {}
 
 local function give_back(mid, what) restored[#restored + 1] = { mid, what } end

@@ -7,6 +7,7 @@
 
 call('HDEL', k.dirty, group)
 any_dirty = false
+most_wakes = 40 -- at most 2 ms of the server's time at a stretch
 wake({ [group] = true })
 if call('EXISTS', k.slots(group), k.waiters(group)) == 0 then call('SREM', k.groups, group) end
 flush_moves()

@@ -55,7 +55,7 @@ end
 
 local function take(given, rest)
   local leases, deadlines, heads = {}, {}, {}
-  local number = #picks > 0 and call('HINCRBY', k.counters, 'claims', #picks) - #picks or 0
+  local number = #picks > 0 and numbers('claims', #picks) - #picks or 0
   for i, pick in ipairs(picks) do
     new_lease(pick, number + i)
     given[#given + 1] = { mid = pick.mid, token = pick.token, header = pick.text }

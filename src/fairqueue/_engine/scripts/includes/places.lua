@@ -34,7 +34,7 @@ end
 local function make_dead(mid, h, reason, text)
   local tenant = tenant_of(mid)
   note(mid, h, reason, text)
-  local at = call('HINCRBY', k.counters, 'dead', 1)
+  local at = numbers('dead', 1)
   call('SADD', k.dead_tenants, tenant) -- first: a list of letters that is not registered is found by nobody
   if failed(try('ZADD', k.dead(tenant), at, id_of(mid))) then
     make_delayed(mid, h, now + RETRY_LANE_MS)
