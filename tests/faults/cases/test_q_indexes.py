@@ -81,7 +81,7 @@ class Waits:
 @pytest.mark.case("Q2")
 async def test_a_message_that_comes_as_its_queue_runs_empty_is_not_forgotten(make_queue: MakeQueue) -> None:
     """800 rounds, for 5,000: one message at a time, so that each claim takes the last of its queue and tenant."""
-    rounds, waits = 800, Waits()
+    rounds, waits, watch = 800, Waits(), Stopwatch()
     producer, *consumers = [await make_queue() for _ in range(3)]
     room = asyncio.Semaphore(2)
 
@@ -102,7 +102,7 @@ async def test_a_message_that_comes_as_its_queue_runs_empty_is_not_forgotten(mak
     await produce()
     await asyncio.gather(*consuming)
     assert waits.taken == rounds
-    assert waits.longest < 1
+    watch.check(1, "the slowest to be claimed", waits.longest)
     stats = await producer.stats()
     assert (stats.ready, stats.in_flight, stats.totals.completed) == (0, 0, rounds)
 
@@ -110,7 +110,7 @@ async def test_a_message_that_comes_as_its_queue_runs_empty_is_not_forgotten(mak
 @pytest.mark.case("Q2")
 async def test_a_slot_that_is_freed_as_a_message_comes_is_taken(make_queue: MakeQueue) -> None:
     """200 rounds: the tenant is full; a completion and an enqueue at the same moment, while somebody waits."""
-    waits = Waits()
+    waits, watch = Waits(), Stopwatch()
     producer = await make_queue(limits=[Limit("tenant", default=1)])
     waiter, other = await make_queue(), await make_queue()
     await waits.put(producer, "first")
@@ -125,7 +125,7 @@ async def test_a_slot_that_is_freed_as_a_message_comes_is_taken(make_queue: Make
         if n % 10 == 0:
             waiter, other = other, waiter
     assert await lease.complete() == "done"
-    assert waits.longest < 1
+    watch.check(1, "the slowest to be claimed", waits.longest)
     assert await claimed(producer) == []
 
 
