@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Any, Generic, Self
 
 from fairqueue import inspect, producing
-from fairqueue._engine.engine import Engine
 from fairqueue.claiming import claim_options
 from fairqueue.client import Client
 from fairqueue.clock import Clock
@@ -317,13 +316,3 @@ def _checked(leases: Sequence[Lease[P]]) -> list[Lease[P]]:
         if not isinstance(lease, Lease):
             raise expected("leases", "Lease objects", lease)
     return list(leases)
-
-
-def engine_of(queue: FairQueue[Any]) -> Engine:
-    """The queue's engine, for the other parts of this package."""
-    return queue._engine  # noqa: SLF001 - the only way in
-
-
-def consumer_of(queue: FairQueue[P]) -> Consumer[P]:
-    """Claims and settles in one round trip, for the worker."""
-    return queue._consumer  # noqa: SLF001 - the only way in

@@ -24,9 +24,10 @@ from fairqueue.errors import (
 )
 from fairqueue.generics import P
 from fairqueue.heartbeat import Heartbeat
+from fairqueue.inside import consumer_of, engine_of
 from fairqueue.lease_keeper import LeaseKeeper
 from fairqueue.maintenance.service import Maintenance
-from fairqueue.queue import FairQueue, consumer_of, engine_of
+from fairqueue.queue import FairQueue
 from fairqueue.running import Handler, Runner
 from fairqueue.settling import Request
 from fairqueue.signals import stop_signals

@@ -20,7 +20,7 @@ from fairqueue.bench.result import BenchResult
 from fairqueue.codec import JsonCodec
 from fairqueue.errors import FairQueueError
 from fairqueue.fairness import percentile
-from fairqueue.queue import engine_of
+from fairqueue.inside import engine_of
 
 PAYLOAD_BYTES = 230
 _FILLER = "x" * (PAYLOAD_BYTES - len('{"n":0000000,"text":""}'))

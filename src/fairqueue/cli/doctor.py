@@ -12,9 +12,9 @@ import click
 from fairqueue.cli.options import Common, common
 from fairqueue.cli.output import print_json, print_line, print_rows
 from fairqueue.clock import from_ms
+from fairqueue.inside import engine_of
 from fairqueue.inspect import dirty_groups
 from fairqueue.maintenance.auditor import Finding
-from fairqueue.queue import engine_of
 
 FAILED = 1
 

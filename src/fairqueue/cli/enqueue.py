@@ -15,10 +15,11 @@ from fairqueue.cli.options import Common, common
 from fairqueue.cli.output import print_json, print_rows
 from fairqueue.codec import JSON, encode_payload
 from fairqueue.errors import FairQueueError, InvalidMessageError
+from fairqueue.inside import engine_of
 from fairqueue.limits import resolve_groups
 from fairqueue.message import Enqueued
 from fairqueue.new_message import NewMessage
-from fairqueue.queue import FairQueue, engine_of
+from fairqueue.queue import FairQueue
 from fairqueue.validation import expected, shown
 
 FIELDS: Final = (

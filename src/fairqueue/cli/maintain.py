@@ -9,8 +9,8 @@ import click
 from fairqueue.cli.logs import LEVELS, log_to_stderr
 from fairqueue.cli.options import Common, common
 from fairqueue.cli.output import print_json, print_line
+from fairqueue.inside import engine_of
 from fairqueue.maintenance.service import Maintenance
-from fairqueue.queue import engine_of
 from fairqueue.signals import stop_signals
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from fairqueue.inside import engine_of
 from fairqueue.maintenance import auditor
-from fairqueue.queue import FairQueue, engine_of
+from fairqueue.queue import FairQueue
 
 
 async def leftover_keys(queue: FairQueue[Any]) -> list[str]:

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from fairqueue.generics import P
+from fairqueue.inside import consumer_of
 from fairqueue.message import Message
-from fairqueue.queue import FairQueue, consumer_of
+from fairqueue.queue import FairQueue
 from fairqueue.running import Runner
 
 

@@ -7,9 +7,10 @@ from typing import Any
 from fairqueue._engine.keys import join, key, lane_name
 from fairqueue._engine.replies import Stored
 from fairqueue.errors import ConfigurationError, MessageNotFoundError
+from fairqueue.inside import engine_of
 from fairqueue.limits import resolve_groups
 from fairqueue.new_message import NewMessage
-from fairqueue.queue import FairQueue, engine_of
+from fairqueue.queue import FairQueue
 from fairqueue.validation import choice
 
 _RECORDS = ("deadline", "lease", "body", "header", "slot")
