@@ -33,7 +33,12 @@ class DeadLetters:
         self._engine = engine
 
     async def count(self, tenant: str) -> int:
-        """How many the tenant has."""
+        """How many the tenant has.
+
+        Example:
+            >>> await queue.dead_letters.count("acme")
+            1
+        """
         count: int = await self._engine.command("ZCARD", self._key(tenant))
         return count
 
@@ -43,6 +48,14 @@ class DeadLetters:
         """A page in the order of death, and the cursor of the next page or None.
 
         A letter whose payload cannot be decoded is listed with its raw bytes; nothing raises for it.
+
+        Raises:
+            ConfigurationError: a wrong limit, or a cursor that ``list`` did not return.
+
+        Example:
+            >>> items, cursor = await queue.dead_letters.list("acme", limit=10)
+            >>> [(letter.message.id, letter.reason) for letter in items]
+            [('d1', 'the account was deleted')]
         """
         integer("limit", limit, 1, 10_000)
         entries = await self._entries(tenant, cursor, limit)
@@ -57,6 +70,11 @@ class DeadLetters:
 
         Raises:
             MessageNotFoundError: none of them is a dead letter.
+            QueueFullError: the server is out of memory; the letters stay.
+
+        Example:
+            >>> await queue.dead_letters.redrive("acme", "d1")
+            1
         """
         if not ids:
             raise InvalidMessageError(
@@ -71,7 +89,15 @@ class DeadLetters:
         return redriven
 
     async def redrive_all(self, tenant: str) -> int:
-        """Sends every letter of the tenant back, in the order in which they were enqueued; how many."""
+        """Sends every letter of the tenant back, in the order in which they were enqueued; how many.
+
+        Raises:
+            QueueFullError: the server is out of memory; what was not sent back stays.
+
+        Example:
+            >>> await queue.dead_letters.redrive_all("acme")
+            1
+        """
         ids = [id_ async for page in self._pages(tenant) for id_ in page]
         ordered = await self._in_old_order(tenant, ids)
         return await self._in_pages(self._engine.calls.redrive, tenant, ordered)
@@ -81,6 +107,10 @@ class DeadLetters:
 
         Raises:
             MessageNotFoundError: an id was given and is no dead letter.
+
+        Example:
+            >>> await queue.dead_letters.purge("acme", "d1")
+            1
         """
         if id is not None:
             purge = self._engine.calls.purge_dead
@@ -92,7 +122,12 @@ class DeadLetters:
         return await self._in_pages(self._engine.calls.purge_dead, tenant, ids)
 
     async def tenants(self) -> AsyncIterator[str]:
-        """Every tenant with dead letters."""
+        """Every tenant with dead letters.
+
+        Example:
+            >>> [tenant async for tenant in queue.dead_letters.tenants()]
+            ['acme']
+        """
         for raw in await self._engine.command("SMEMBERS", key(self._engine.calls.root, "dead_tenants")):
             yield text(raw)
 

@@ -110,6 +110,10 @@ class Lease(Generic[P]):
 
         Raises:
             LeaseLostError: somebody else has the message, or it is settled; ``lost`` is set.
+            QueueUnavailableError: the server stayed away; the lease may still be ours.
+
+        Example:
+            >>> deadline = await lease.extend()
         """
         (outcome,) = await self._held.desk.extend([self])
         if outcome == "lost":
@@ -117,24 +121,67 @@ class Lease(Generic[P]):
         return self.deadline
 
     async def complete(self) -> Outcome:
-        """The work is done: the message is gone. Also ends a message whose lease expired, as long as nobody took it since."""
+        """The work is done: the message is gone. Also ends a message whose lease expired, as long as nobody took it since.
+
+        Raises:
+            LeaseLostError: it is no longer ours, or was ended otherwise; nothing was changed.
+            QueueUnavailableError: the server stayed away; call again.
+
+        Example:
+            >>> await lease.complete()
+            'done'
+        """
         return await self._settle(Settlement("complete"))
 
     async def fail(self, error: BaseException | str | None = None) -> Outcome:
-        """The attempt failed: ``"retried"`` after the policy's delay, or ``"dead"`` (``"dropped"``) out of tries."""
+        """The attempt failed: ``"retried"`` after the policy's delay, or ``"dead"`` (``"dropped"``) out of tries.
+
+        Raises:
+            LeaseLostError: it is no longer ours, or was ended otherwise; nothing was changed.
+            QueueUnavailableError: the server stayed away; call again.
+
+        Example:
+            >>> await lease.fail("the mail server is down")
+            'retried'
+        """
         return await self._settle(failure(self, error))
 
     async def release(self, delay: timedelta | float = 0) -> Outcome:
-        """Gives the message back to its place, or for later; the attempt is not counted."""
+        """Gives the message back to its place, or for later; the attempt is not counted.
+
+        Raises:
+            LeaseLostError: it is no longer ours, or was ended otherwise; nothing was changed.
+            QueueUnavailableError: the server stayed away; call again.
+
+        Example:
+            >>> await lease.release(delay=5)
+            'released'
+        """
         return await self._settle(Settlement("release", duration_ms("delay", delay)))
 
     async def dead_letter(self, reason: str) -> Outcome:
-        """Sends the message to the dead letters now, whatever tries are left."""
+        """Sends the message to the dead letters now, whatever tries are left.
+
+        Raises:
+            LeaseLostError: it is no longer ours, or was ended otherwise; nothing was changed.
+            QueueUnavailableError: the server stayed away; call again.
+
+        Example:
+            >>> await lease.dead_letter("the account was deleted")
+            'dead'
+        """
         return await self._settle(Settlement("dead", reason=reason, text=reason))
 
     @contextlib.asynccontextmanager
     async def keep_alive(self) -> AsyncIterator[Lease[P]]:
-        """Extends the lease in the background while the body runs; ``lost`` is set when that fails for good."""
+        """Extends the lease in the background while the body runs; ``lost`` is set when that fails for good.
+
+        In the event loop: a body that blocks it is not kept alive (a ``Worker``'s handler is, by a thread).
+
+        Example:
+            >>> async with lease.keep_alive():
+            ...     await send(lease.message.payload)
+        """
         keeper = asyncio.ensure_future(self._keep())
         try:
             yield self

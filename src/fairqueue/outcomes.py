@@ -35,6 +35,8 @@ class Retry(HandlerSignal):
     A negative or endless delay raises ``ConfigurationError``, which then counts as the handler's failure.
 
     >>> raise Retry(delay=30, reason="the API is busy")
+    Traceback (most recent call last):
+    fairqueue.outcomes.Retry: the API is busy
     """
 
     delay_ms: int | None
@@ -56,6 +58,8 @@ class Release(HandlerSignal):
         delay: a ``timedelta`` or seconds; 0 puts it back in its place at once.
 
     >>> raise Release(delay=5)
+    Traceback (most recent call last):
+    fairqueue.outcomes.Release: release asked for by the handler
     """
 
     delay_ms: int
@@ -75,6 +79,8 @@ class DeadLetterNow(HandlerSignal):
         reason: why, for whoever looks at the dead letter.
 
     >>> raise DeadLetterNow("the account was deleted")
+    Traceback (most recent call last):
+    fairqueue.outcomes.DeadLetterNow: the account was deleted
     """
 
     reason: str

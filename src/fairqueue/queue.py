@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, Self
+from typing import Any, Self
 
-from fairqueue import inspect, producing
+from fairqueue import producing
 from fairqueue.claiming import claim_options
 from fairqueue.client import Client
 from fairqueue.clock import Clock
@@ -19,17 +19,14 @@ from fairqueue.dead_letters import DeadLetters
 from fairqueue.generics import P
 from fairqueue.lease import Lease, failure
 from fairqueue.limits import Limit
-from fairqueue.maintenance.auditor import AuditReport, audit
-from fairqueue.maintenance.reclaimer import ReclaimReport, reclaim
-from fairqueue.maintenance.reconciler import ReconcileReport, reconcile
-from fairqueue.message import Enqueued, MessageInfo
+from fairqueue.message import Enqueued
 from fairqueue.new_message import NewMessage
 from fairqueue.outcomes import Outcome
 from fairqueue.retry import RetryPolicy
 from fairqueue.settlement import Settlement
-from fairqueue.states import QueueState, QueueStats, WorkerState
 from fairqueue.tenants import LimitsControl, Tenants
-from fairqueue.validation import duration_ms, expected, identifier
+from fairqueue.validation import duration_ms, expected
+from fairqueue.views import QueueViews
 
 __all__ = ["FairQueue"]
 
@@ -39,7 +36,7 @@ def resolved_url(url: str | None) -> str:
     return url or os.environ.get("FAIRQUEUE_URL") or f"embedded://{Path.cwd() / '.fairqueue'}"
 
 
-class FairQueue(Generic[P]):
+class FairQueue(QueueViews[P]):
     """Fair multi-tenant queues on a Valkey or Redis server.
 
     Every tenant gets its fair share of what is claimed, no limit group holds more slots than its limit, and no
@@ -72,6 +69,8 @@ class FairQueue(Generic[P]):
         ...     for lease in await queue.claim(10, wait=1):
         ...         await lease.complete()
     """
+
+    _engine: Client
 
     def __init__(
         self,
@@ -131,6 +130,9 @@ class FairQueue(Generic[P]):
         Raises:
             QueueUnavailableError: the server cannot be reached. ConfigurationError: it cannot hold queues.
             SchemaMismatchError: another version of this library wrote the namespace.
+
+        Example:
+            >>> await queue.connect()
         """
         await self._engine.open()
 
@@ -210,6 +212,14 @@ class FairQueue(Generic[P]):
 
         All are checked before the first is sent. An error after that may have stored some of them: repeating the
         same objects is safe, they keep their ids.
+
+        Raises:
+            What ``enqueue`` raises. For a wrong argument or payload nothing is stored of any message.
+
+        Example:
+            >>> sent = await queue.enqueue_many(NewMessage(n, tenant="acme") for n in range(3))
+            >>> [each.created for each in sent]
+            [True, True, True]
         """
         return await producing.enqueue_many(self._engine, list(messages))
 
@@ -231,83 +241,71 @@ class FairQueue(Generic[P]):
         Raises:
             ConfigurationError: a wrong argument. QueueUnavailableError: the server stayed away; what it may have
                 given us comes with the next claim, or is delivered again when its lease expires.
+
+        Example:
+            >>> leases = await queue.claim(10, wait=5)
+            >>> await queue.complete_many(leases)
+            ['done', 'done']
         """
         options = claim_options(self._engine, n, consumer, pools, visibility_timeout)
         return await self._consumer.claim(options, duration_ms("wait", wait) / 1000)
 
     async def complete_many(self, leases: Sequence[Lease[P]]) -> list[Outcome]:
-        """Completes all in one round trip; outcomes in order, ``"lost"`` instead of raising."""
+        """Completes all in one round trip; outcomes in order, ``"lost"`` instead of raising.
+
+        Raises:
+            ConfigurationError: an entry is no lease. QueueUnavailableError: the server stayed away; call again with
+                the same leases, the queue recognises the repeated call.
+
+        Example:
+            >>> await queue.complete_many(leases)
+            ['done', 'done']
+        """
         return await self._consumer.settle([(lease, Settlement("complete")) for lease in _checked(leases)])
 
     async def fail_many(
         self, leases: Sequence[Lease[P]], error: BaseException | str | None = None
     ) -> list[Outcome]:
-        """Fails all in one round trip; outcomes in order, ``"lost"`` instead of raising."""
+        """Fails all in one round trip; outcomes in order, ``"lost"`` instead of raising.
+
+        Raises:
+            ConfigurationError: an entry is no lease. QueueUnavailableError: the server stayed away; call again with
+                the same leases, the queue recognises the repeated call.
+
+        Example:
+            >>> await queue.fail_many(leases, "the mail server is down")
+            ['retried', 'retried']
+        """
         return await self._consumer.settle([(lease, failure(lease, error)) for lease in _checked(leases)])
 
     async def release_many(self, leases: Sequence[Lease[P]], delay: timedelta | float = 0) -> list[Outcome]:
-        """Gives all back uncounted in one round trip; outcomes in order, ``"lost"`` instead of raising."""
+        """Gives all back uncounted in one round trip; outcomes in order, ``"lost"`` instead of raising.
+
+        Raises:
+            ConfigurationError: an entry is no lease. QueueUnavailableError: the server stayed away; call again with
+                the same leases, the queue recognises the repeated call.
+
+        Example:
+            >>> await queue.release_many(leases, delay=5)
+            ['released', 'released']
+        """
         delay_ms = duration_ms("delay", delay)
         return await self._consumer.settle(
             [(lease, Settlement("release", delay_ms)) for lease in _checked(leases)]
         )
 
     async def extend_many(self, leases: Sequence[Lease[P]]) -> list[Outcome]:
-        """Extends all; ``"extended"`` or ``"lost"`` in order."""
+        """Extends all to a whole visibility timeout from now; ``"extended"`` or ``"lost"`` in order.
+
+        Raises:
+            ConfigurationError: an entry is no lease. QueueUnavailableError: the server stayed away; call again with
+                the same leases, the queue recognises the repeated call.
+
+        Example:
+            >>> await queue.extend_many(leases)
+            ['extended', 'extended']
+        """
         return await self._consumer.extend(_checked(leases))
-
-    # --- looking ---------------------------------------------------------------------------------------------
-
-    async def stats(self, tenant: str | None = None) -> QueueStats:
-        """Counts of the namespace, or of one tenant (a fixed number of calls, whatever the number of tenants)."""
-        return await inspect.stats(self._engine) if tenant is None else await self.tenants.get(tenant)
-
-    async def get(self, tenant: str, id: str) -> MessageInfo[P] | None:
-        """One message wherever it is, or None."""
-        return await inspect.get(self._engine, identifier("tenant", tenant), identifier("id", id))
-
-    async def messages(
-        self,
-        tenant: str,
-        queue: str | None = None,
-        state: str | None = None,
-        limit: int = 100,
-        cursor: str | None = None,
-    ) -> tuple[list[MessageInfo[P]], str | None]:
-        """A page of a tenant's messages and the next page's cursor, or None at the end.
-
-        Ready ones come first in the order of their lanes, then those in flight, delayed and dead. While the queue
-        moves, a message may be seen twice or be missed, as in any list of a moving thing. A page may hold
-        somewhat more or fewer than ``limit``.
-        """
-        return await inspect.messages(self._engine, identifier("tenant", tenant), queue, state, limit, cursor)
-
-    async def queues(self, tenant: str) -> AsyncIterator[QueueState]:
-        """The tenant's queues that have ready messages."""
-        for state in await inspect.queues(self._engine, tenant):
-            yield state
-
-    async def workers(self) -> AsyncIterator[WorkerState]:
-        """The workers that are alive."""
-        for state in await inspect.workers(self._engine):
-            yield state
-
-    # --- maintenance -----------------------------------------------------------------------------------------
-
-    async def reclaim(self) -> ReclaimReport:
-        """Sends every expired lease back at once, or, out of tries, to the dead letters; frees their slots."""
-        return await reclaim(self._engine)
-
-    async def reconcile(self) -> ReconcileReport:
-        """Makes slots and deadlines equal to the leases again; wakes whoever was blocked by what was freed."""
-        return await reconcile(self._engine)
-
-    async def audit(self, fix: bool = False) -> AuditReport:
-        """Checks KEEP, SLOTS, OWNER, MOVES and CLEAN on the live queue, in bounded steps; names every finding.
-
-        With ``fix`` what is found is put right from the messages themselves.
-        """
-        return await audit(self._engine, fix)
 
 
 def _checked(leases: Sequence[Lease[P]]) -> list[Lease[P]]:

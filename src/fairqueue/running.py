@@ -35,8 +35,8 @@ def current_lease() -> Lease[Any]:
         LookupError: not called from a handler.
 
     Example:
-        >>> if current_lease().lost.is_set():
-        ...     return  # somebody else has the message now
+        >>> current_lease().lost.is_set()  # True: somebody else has the message now
+        False
     """
     return _current.get()
 

@@ -37,12 +37,23 @@ class LimitsControl:
 
         Raises:
             ConfigurationError: no such limit is declared, or the value is no limit.
+            QueueFullError: the server is out of memory; nothing was changed.
+
+        Example:
+            >>> await queue.limits.set("tenant", "acme", 0)
         """
         name = await self._named(group, id)
         await self._store(name, "none" if limit is None else integer("limit", limit, 0, MAX_LIMIT))
 
     async def reset(self, group: str, id: str) -> None:
-        """Goes back to the declared default."""
+        """Goes back to the declared default; who waits and fits now is woken.
+
+        Raises:
+            ConfigurationError: no such limit is declared.
+
+        Example:
+            >>> await queue.limits.reset("tenant", "acme")
+        """
         await self._store(await self._named(group, id), "")
 
     async def _store(self, name: str, value: int | str) -> None:
@@ -50,12 +61,29 @@ class LimitsControl:
             pass  # more waiters fit than one script may wake
 
     async def get(self, group: str, id: str) -> LimitState:
-        """The group as it is now, also when nothing was ever counted in it."""
+        """The group as it is now, also when nothing was ever counted in it.
+
+        Raises:
+            ConfigurationError: no such limit is declared.
+
+        Example:
+            >>> state = await queue.limits.get("tenant", "nobody")
+            >>> state.held, state.limit
+            (0, 10)
+        """
         name = await self._named(group, id)
         return _state(group, id, await self._engine.run(self._engine.calls.group_state(name)))
 
     async def list(self, group: str) -> AsyncIterator[LimitState]:
-        """Every group of that limit with a limit of its own, a held slot or a waiter."""
+        """Every group of that limit with a limit of its own, a held slot or a waiter.
+
+        Raises:
+            ConfigurationError: no such limit is declared.
+
+        Example:
+            >>> [(state.id, state.held) async for state in queue.limits.list("tenant")]
+            [('umbrella', 2)]
+        """
         await self._declared(group)
         seen: set[str] = set()
         async for name in self._known(group):
@@ -92,17 +120,33 @@ def _state(group: str, id_: str, raw: list[Any]) -> LimitState:
 
 
 class Tenants:
-    """``queue.tenants``: who has messages."""
+    """``queue.tenants``: who has messages.
+
+    Example:
+        >>> (await queue.tenants.get("acme")).ready
+        2
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def get(self, tenant: str) -> TenantState:
-        """One tenant; all zero when it has nothing here."""
+        """One tenant; all zero when it has nothing here.
+
+        Example:
+            >>> state = await queue.tenants.get("umbrella")
+            >>> state.in_flight, state.ready
+            (2, 0)
+        """
         return await inspect.tenant_state(self._engine, identifier("tenant", tenant))
 
     async def list(self) -> AsyncIterator[TenantState]:
-        """Every tenant with messages, dead ones included, in no order."""
+        """Every tenant with messages, dead ones included, in no order.
+
+        Example:
+            >>> sorted([state.tenant async for state in queue.tenants.list()])
+            ['acme', 'umbrella']
+        """
         seen: set[str] = set()
         async for tenant in inspect.tenants(self._engine):
             if tenant not in seen:

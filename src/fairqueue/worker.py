@@ -156,7 +156,7 @@ class Worker(Generic[P]):
             What ``run()`` raises.
 
         Example:
-            >>> Worker(FairQueue(), handle).run_sync()
+            >>> Worker(FairQueue(), handle).run_sync()  # doctest: +SKIP
         """
 
         async def work() -> None:

@@ -15,6 +15,7 @@ from fairqueue import testing
 from fairqueue.dead_letters import DeadLetters
 from fairqueue.tenants import LimitsControl, Tenants
 from fairqueue.testing import faults
+from fairqueue.views import QueueViews
 from tests.guide.pages import DOCS
 
 API = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
@@ -48,6 +49,7 @@ def test_every_public_name_is_there(name: str) -> None:
     "of",
     [
         fairqueue.FairQueue,
+        QueueViews,
         fairqueue.Lease,
         fairqueue.Worker,
         fairqueue.SyncLease,
