@@ -266,8 +266,8 @@ async def test_a_woken_lane_that_is_broken_hands_on(make_queue: MakeQueue) -> No
     without(
         "trying the next one",
         WAKING,
-        "unpark(lane, group, tag)\n    tenant_changed(lane)\n    return 0",
-        "unpark(lane, group, tag)\n    tenant_changed(lane)\n    return nil",
+        "unpark(lane, group, tag)\n      tenant_changed(lane)\n      return 0",
+        "unpark(lane, group, tag)\n      tenant_changed(lane)\n      return nil",
     ),
 )
 async def test_an_empty_waiting_lane_is_passed_over(make_queue: MakeQueue) -> None:

@@ -72,7 +72,7 @@ def test_an_include_is_put_in_once_where_it_is_first_asked_for() -> None:
     text = "-- twice: includes.\n-- ARGV schema now:int\n-- @include begin\n-- @include names\n-- @include begin\nreturn 1\n"
     source = assemble("twice", text).source
     assert source.count("local function tenant_of(mid)") == 1
-    assert source.count("local settings = call('HMGET'") == 1
+    assert source.count("local as_stored = call('HMGET'") == 1
     assert (
         source.index("local settings") < source.index("local function tenant_of") < source.index("return 1")
     )

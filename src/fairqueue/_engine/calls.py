@@ -199,11 +199,11 @@ class Calls:
     def reconcile_open(self, group: str) -> Call[bool]:
         return self._call("reconcile_open", bool, group=group)
 
-    def tidy(self, cursor: str) -> Call[tuple[str, list[str]]]:
-        """Next cursor, and the lanes that take turns again."""
+    def tidy(self, cursor: str) -> Call[tuple[str, list[str], bool]]:
+        """Next cursor, the lanes that take turns again, and whether rings must be written again from the messages."""
 
-        def decode(raw: list[Any]) -> tuple[str, list[str]]:
-            return replies.text(raw[0]), replies.texts(raw[1])
+        def decode(raw: list[Any]) -> tuple[str, list[str], bool]:
+            return replies.text(raw[0]), replies.texts(raw[1]), bool(raw[2])
 
         return self._call("tidy", decode, cursor=cursor)
 

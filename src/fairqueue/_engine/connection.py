@@ -192,17 +192,25 @@ class Connection:
         return sorted({*again, *unconfigured})
 
     async def load_scripts(self) -> None:
-        """Gives the server every script, in one round trip."""
-        await self._send([["SCRIPT LOAD", script.source] for script in load_all().values()])
+        """Gives the server every script, in one round trip.
+
+        Raises:
+            FairQueueError: it refuses one.
+        """
+        for answer in await self._send([["SCRIPT LOAD", script.source] for script in load_all().values()]):
+            if isinstance(answer, Exception):
+                raise self._refusal(answer)
 
     def _read(self, call: Call[Any], answer: Any) -> Any:
+        return self._refusal(answer) if isinstance(answer, Exception) else call.decode(answer)
+
+    def _refusal(self, error: Exception) -> Exception:
+        """The error for the caller; one that passes is raised, and the exchange repeated."""
         from . import driver
 
-        if isinstance(answer, Exception):
-            if driver.is_passing(answer):
-                raise answer
-            return driver.translated(answer)
-        return call.decode(answer)
+        if driver.is_passing(error):
+            raise error
+        return driver.translated(error)
 
     async def _client(self) -> Redis:
         from . import driver

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from fairqueue._engine.keys import US, key
 from fairqueue._engine.replies import text
 from fairqueue._engine.scan import scan
 
+_log = logging.getLogger("fairqueue")
 _RECOUNTED = 200  # messages: more would hold the server up for longer than 2 ms
 
 
@@ -104,10 +106,22 @@ async def _open(engine: Engine, closed: list[str], report: ReconcileReport) -> N
 
 async def _tidy(engine: Engine) -> None:
     """What scripts that were cut may have left: lanes that stopped, clocks nobody goes by, counters that are behind."""
-    cursor = "s0"
+    cursor, missing = "s0", False
     while cursor != "0":
-        cursor, _ = await engine.run(engine.calls.tidy(cursor))
+        cursor, _, lost = await engine.run(engine.calls.tidy(cursor))
+        missing = missing or lost
+    if missing:
+        await _rebuild(engine)
     await engine.run(engine.calls.recount(fix=True, most=_RECOUNTED))
+
+
+async def _rebuild(engine: Engine) -> None:
+    """Rings or due times were evicted, or deleted by hand: each message is put where its header says."""
+    _log.warning("rings or due times are missing in %r: written again from the messages", engine.options.name)
+    cursor, first = "0", True
+    while first or cursor != "0":
+        first = False
+        cursor, _, _ = await engine.run(engine.calls.audit("heads", cursor, fix=True))
 
 
 def _named(group: str) -> tuple[str, str]:

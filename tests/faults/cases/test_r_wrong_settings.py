@@ -15,6 +15,7 @@ import pytest
 
 from fairqueue import FairQueue, Limit, Message, NewMessage, RetryPolicy, Worker
 from fairqueue.lease_keeper import LeaseKeeper
+from fairqueue.testing import ManualClock, drain
 from tests.conftest import MakeQueue
 from tests.engine.tools import claimed, held, one, put, raw
 from tests.support.fixtures import MakeServer
@@ -192,6 +193,49 @@ async def test_without_its_fairness_state_the_queue_is_fair_again_at_once(
     assert max(share.values()) - min(share.values()) <= 10, "a few rounds of four"
     share = Counter(lease.message.tenant for lease in await queue.claim(40))
     assert max(share.values()) - min(share.values()) <= 1
+
+
+@pytest.mark.case("R3")
+@pytest.mark.parametrize(
+    "kinds",
+    [["ring:p"], ["ring:t"], ["ring:g"], ["ring"], ["pools"], ["delayed"], ["ring", "pools", "delayed"]],
+    ids=" and ".join,
+)
+async def test_what_was_evicted_of_turns_and_due_times_is_written_again_by_one_reconcile(
+    make_queue: MakeQueue, clock: ManualClock, kinds: list[str]
+) -> None:
+    """Rings say who takes turns and are an index too: without theirs, lanes stand still until they are put back."""
+    queue = await make_queue(limits=[Limit("tenant", default=2)])
+    for tenant in "ABC":
+        await put(queue, tenant, *(str(n) for n in range(4)))
+    await put(queue, "A", "late", delay=30)
+    held = await queue.claim(6)
+    assert await queue.claim(6) == []
+    await put(queue, "D", "free")
+    await evict(queue, kinds)
+    assert len(await queue.claim(1)) <= 1
+    await queue.reconcile()
+    assert (await queue.audit()).ok
+    clock.advance(30)
+    await queue.complete_many(held)
+    assert len(await drain(queue)) >= 7
+
+
+@pytest.mark.case("R3")
+async def test_a_counter_that_is_behind_has_all_messages_looked_at_once_not_each_time(
+    make_queue: MakeQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = await make_queue()
+    await queue.enqueue_many([NewMessage(n, tenant=f"t{n}") for n in range(201)])
+    assert len(await queue.claim(201)) == 201
+    await raw(queue, "HSET", "totals", args=("r", 3))
+    with caplog.at_level(logging.WARNING, "fairqueue"):
+        await queue.reconcile()
+        assert "are missing" in caplog.text
+        caplog.clear()
+        await queue.reconcile()
+        assert caplog.text == ""
+    await raw(queue, "HSET", "totals", args=("r", 0))
 
 
 async def evict(queue: FairQueue[Any], kinds: list[str]) -> None:

@@ -33,6 +33,11 @@ if page[1] == '0' then
   call('HDEL', k.dirty, group)
   any_dirty = false
 end
+for _, pool in ipairs(call('SMEMBERS', k.waiters(group))) do
+  if call('EXISTS', k.ring(group_scope(pool, group)), woken_key(pool, group)) == 0 then
+    call('HSET', k.settings, 'to_rebuild', '1') -- the list of those who wait was evicted or deleted
+  end
+end
 most_wakes = 40 -- at most 2 ms of the server's time at a stretch
 wake({ [group] = true })
 if call('EXISTS', k.slots(group), k.waiters(group)) == 0 then call('SREM', k.groups, group) end

@@ -6,153 +6,156 @@
 local most_wakes = 200
 local wakes = 0
 
--- Groups that this script will wake at after the one it is at, and that have room.
-local to_wake = {}
-
 -- How many lanes one script moves from list to list; the others come by way of a claim. A tenant competes at a group as
 -- soon as one of its lanes is there.
 local most_moves = 32
+
 local MAX_HOLDERS = 128
-
--- A message of the lane may come in over a slot it still has in the group: only a claim looks at that.
-local function has_leftover(lane, group, held)
-  if held > MAX_HOLDERS then return true end
-  for _, mid in ipairs(call('HKEYS', k.slots(group))) do
-    local place = tenant_of(mid) == lane.tenant and try('ZSCORE', k.lane(lane.name), mid)
-    if place and not failed(place) then return true end
-  end
-  return false
-end
-
--- Would the lane be kept out at this group? Slots that others were promised are not free.
-local function is_shut(lane, group)
-  local limit, held = limit_of(group), held_in(group)
-  if not limit or not held or dirty_state(group) then return false end
-  local promised = call('HLEN', woken_key(lane.pool, group)) - batons_of(lane, group)
-  return held + promised >= limit and not has_leftover(lane, group, held)
-end
-
--- A lane that is woken at one group and would be kept out at another moves on to the list there, as it does when this
--- script has yet to give away what others wait for there. Through its pool's ring it would come to that list by the
--- next claim, when the room has gone to who stood there: its tenant would lose a turn each time one message of its own
--- held both slots. And a claim would go by for each lane of a tenant at its own limit that a wider group wakes.
-local function moved_on(lane, group, lane_tag, tenant_tag)
-  if most_moves == 0 then return false end
-  for _, other in ipairs(lane.groups) do
-    local contended = to_wake[other] and call('EXISTS', k.ring(group_scope(lane.pool, other))) == 1
-    if other ~= group and (contended or is_shut(lane, other)) then
-      most_moves = most_moves - 1
-      stand_at(lane, other, lane_tag)
-      call('ZREM', waiting_key(lane.pool, group, lane.tenant), lane.name)
-      wait_on(lane, group, tenant_tag)
-      return true
-    end
-  end
-  return false
-end
-
--- Wakes the next lane of the least served tenant at one group in one pool. The group's own virtual time
--- decides: by the pool's clock, weights would come out equal at a group of limit 1. Returns nil when nobody
--- waits, else how many were woken (0: what waited there was empty or gone).
-local function wake_one(pool, group)
-  local scope = group_scope(pool, group)
-  local tenant, tag = first(scope)
-  if not tenant then return nil end
-  local waiting = waiting_key(pool, group, tenant)
-  local top = call('ZRANGE', waiting, 0, 0, 'WITHSCORES')
-  if not top[1] then
-    leave(scope, tenant, tag)
-    return 0
-  end
-  local lane = own_lane(top[1], pool, tenant)
-  if not lane then
-    call('ZREM', waiting, top[1]) -- a stranger: it would be taken off its own list, and met here for ever
-    return 0
-  end
-  local count, charge = batons_of(lane, group)
-  local cost, seq = next_in(lane, count)
-  if not cost then
-    unpark(lane, group, tag)
-    tenant_changed(lane)
-    return 0
-  end
-  if count == 0 and moved_on(lane, group, tonumber(top[2]), tag) then return 0 end
-  set_clock(scope, tag)
-  if count == 0 then enter_lane(lane, tonumber(top[2]), seq) end
-  bells[pool] = true
-  add_baton(lane, group, count + 1, charge + cost)
-  -- It stays on the list for its further messages, or a tenant with many lanes would have theirs let in before.
-  local _, following = standing(lane, count + 1)
-  if following then
-    call('ZADD', waiting, policy.lane_served(tonumber(top[2]), cost, following), lane.name)
-  else
-    call('ZREM', waiting, lane.name)
-  end
-  local function least()
-    local _, of_first = unpack(call('ZRANGE', waiting, 0, 0, 'WITHSCORES'))
-    return tonumber(of_first) or tag
-  end
-  unblock(lane)
-  wait_on(lane, group, policy.tenant_served(tag, cost, least))
-  wakes = wakes + 1
-  return 1
-end
-
--- One lane a pool goes back to its ring although nothing is known to be free: it finds the group that cannot be
--- trusted and has it reconciled.
-local function wake_prober(group, pools)
-  for _, pool in ipairs(pools) do
-    if call('EXISTS', woken_key(pool, group)) == 0 then wake_one(pool, group) end
-  end
-end
-
--- Who waits at a group, for how many of them there is room, and whether it must be reconciled first; nil: nobody waits.
 local still_full = {} -- group -> slots held, where somebody waits and there is no room
 
-local function waited_at(group)
-  local pools = call('SMEMBERS', k.waiters(group))
-  if #pools == 0 then return nil end
-  local held, limit, tenants = held_in(group), limit_of(group), 0
-  if not held then mark_dirty(group, 'dirty') end
-  local dirty = dirty_state(group)
-  if not dirty and limit and held >= limit then still_full[group] = held end
-  for _, pool in ipairs(pools) do tenants = tenants + call('ZCARD', k.ring(group_scope(pool, group))) end
-  local room = limit and held and limit - held or math.huge
-  return { group = group, pools = pools, room = room, dirty = dirty, tenants = tenants }
-end
+local wake
+do
+  -- Groups that this script will wake at after the one it is at, and that have room.
+  local to_wake = {}
 
--- Wakes as many as the group has room for; a group under repair wakes the others when it opens.
-local function wake_at(place)
-  if place.dirty then return wake_prober(place.group, place.pools) end
-  for _, pool in ipairs(place.pools) do
-    local room = place.room - call('HLEN', woken_key(pool, place.group))
-    while room > 0 and wakes < most_wakes do
-      local woken = wake_one(pool, place.group)
-      if not woken then break end
-      room = room - woken
+  -- A message of the lane may come in over a slot it still has in the group: only a claim looks at that.
+  local function has_leftover(lane, group, held)
+    if held > MAX_HOLDERS then return true end
+    for _, mid in ipairs(call('HKEYS', k.slots(group))) do
+      local place = tenant_of(mid) == lane.tenant and try('ZSCORE', k.lane(lane.name), mid)
+      if place and not failed(place) then return true end
     end
-    group_idle(pool, place.group)
+    return false
   end
-end
 
--- Wakes at each of these groups (a set): first where fewest tenants wait, so that who comes from there stands with the
--- others when a wider group gives its room away.
-local function wake(groups)
-  local places = {}
-  for group in pairs(groups) do
-    local place = waited_at(group)
-    if place then
-      places[#places + 1] = place
-      to_wake[group] = not place.dirty and place.room > 0 or nil
+  -- Would the lane be kept out at this group? Slots that others were promised are not free.
+  local function is_shut(lane, group)
+    local limit, held = limit_of(group), held_in(group)
+    if not limit or not held or dirty_state(group) then return false end
+    local promised = call('HLEN', woken_key(lane.pool, group)) - batons_of(lane, group)
+    return held + promised >= limit and not has_leftover(lane, group, held)
+  end
+
+  -- A lane that is woken at one group and would be kept out at another moves on to the list there, as it does when
+  -- this script has yet to give away what others wait for there. Through its pool's ring it would come to that list by
+  -- the next claim, when the room has gone to who stood there: its tenant would lose a turn each time one message of
+  -- its own held both slots. And each lane of a tenant at its own limit that a wider group wakes would cost a claim.
+  local function moved_on(lane, group, lane_tag, tenant_tag)
+    if most_moves == 0 then return false end
+    for _, other in ipairs(lane.groups) do
+      local contended = to_wake[other] and call('EXISTS', k.ring(group_scope(lane.pool, other))) == 1
+      if other ~= group and (contended or is_shut(lane, other)) then
+        most_moves = most_moves - 1
+        stand_at(lane, other, lane_tag)
+        call('ZREM', waiting_key(lane.pool, group, lane.tenant), lane.name)
+        wait_on(lane, group, tenant_tag)
+        return true
+      end
+    end
+    return false
+  end
+
+  -- Wakes the next lane of the least served tenant at one group in one pool. The group's own virtual time
+  -- decides: by the pool's clock, weights would come out equal at a group of limit 1. Returns nil when nobody
+  -- waits, else how many were woken (0: what waited there was empty or gone).
+  local function wake_one(pool, group)
+    local scope = group_scope(pool, group)
+    local tenant, tag = first(scope)
+    if not tenant then return nil end
+    local waiting = waiting_key(pool, group, tenant)
+    local top = call('ZRANGE', waiting, 0, 0, 'WITHSCORES')
+    if not top[1] then
+      leave(scope, tenant, tag)
+      return 0
+    end
+    local lane = own_lane(top[1], pool, tenant)
+    if not lane then
+      call('ZREM', waiting, top[1]) -- a stranger: it would be taken off its own list, and met here for ever
+      return 0
+    end
+    local count, charge = batons_of(lane, group)
+    local cost, seq = next_in(lane, count)
+    if not cost then
+      unpark(lane, group, tag)
+      tenant_changed(lane)
+      return 0
+    end
+    if count == 0 and moved_on(lane, group, tonumber(top[2]), tag) then return 0 end
+    set_clock(scope, tag)
+    if count == 0 then enter_lane(lane, tonumber(top[2]), seq) end
+    bells[pool] = true
+    add_baton(lane, group, count + 1, charge + cost)
+    -- It stays on the list for its further messages, or a tenant with many lanes would have theirs let in before.
+    local _, following = standing(lane, count + 1)
+    if following then
+      call('ZADD', waiting, policy.lane_served(tonumber(top[2]), cost, following), lane.name)
+    else
+      call('ZREM', waiting, lane.name)
+    end
+    local function least()
+      local _, of_first = unpack(call('ZRANGE', waiting, 0, 0, 'WITHSCORES'))
+      return tonumber(of_first) or tag
+    end
+    unblock(lane)
+    wait_on(lane, group, policy.tenant_served(tag, cost, least))
+    wakes = wakes + 1
+    return 1
+  end
+
+  -- One lane a pool goes back to its ring although nothing is known to be free: it finds the group that cannot be
+  -- trusted and has it reconciled.
+  local function wake_prober(group, pools)
+    for _, pool in ipairs(pools) do
+      if call('EXISTS', woken_key(pool, group)) == 0 then wake_one(pool, group) end
     end
   end
-  table.sort(places, function(a, b)
-    if a.tenants ~= b.tenants then return a.tenants < b.tenants end
-    return a.group < b.group
-  end)
-  for _, place in ipairs(places) do
-    to_wake[place.group] = nil
-    wake_at(place)
+
+  -- Who waits at a group, for how many of them there is room, and whether it must be reconciled first; nil: nobody.
+  local function waited_at(group)
+    local pools = call('SMEMBERS', k.waiters(group))
+    if #pools == 0 then return nil end
+    local held, limit, tenants = held_in(group), limit_of(group), 0
+    if not held then mark_dirty(group, 'dirty') end
+    local dirty = dirty_state(group)
+    if not dirty and limit and held >= limit then still_full[group] = held end
+    for _, pool in ipairs(pools) do tenants = tenants + call('ZCARD', k.ring(group_scope(pool, group))) end
+    local room = limit and held and limit - held or math.huge
+    return { group = group, pools = pools, room = room, dirty = dirty, tenants = tenants }
+  end
+
+  -- Wakes as many as the group has room for; a group under repair wakes the others when it opens.
+  local function wake_at(place)
+    if place.dirty then return wake_prober(place.group, place.pools) end
+    for _, pool in ipairs(place.pools) do
+      local room = place.room - call('HLEN', woken_key(pool, place.group))
+      while room > 0 and wakes < most_wakes do
+        local woken = wake_one(pool, place.group)
+        if not woken then break end
+        room = room - woken
+      end
+      group_idle(pool, place.group)
+    end
+  end
+
+  -- Wakes at each of these groups (a set): first where fewest tenants wait, so that who comes from there stands with
+  -- the others when a wider group gives its room away.
+  function wake(groups)
+    local places = {}
+    for group in pairs(groups) do
+      local place = waited_at(group)
+      if place then
+        places[#places + 1] = place
+        to_wake[group] = not place.dirty and place.room > 0 or nil
+      end
+    end
+    table.sort(places, function(a, b)
+      if a.tenants ~= b.tenants then return a.tenants < b.tenants end
+      return a.group < b.group
+    end)
+    for _, place in ipairs(places) do
+      to_wake[place.group] = nil
+      wake_at(place)
+    end
   end
 end
 
