@@ -190,15 +190,23 @@ class Runner:
         if self.is_async:
             await self._handler(lease.message)
             return
-        result = await self._threads.run(lambda: self._start(lease))
+        result = await self._in_thread(lease)
         if inspect.isawaitable(result):  # a plain function that returns a coroutine
             await result
 
-    def _start(self, lease: Lease[Any]) -> Any:
-        """In the thread: it may have come to its turn long after it was asked for."""
-        if lease.lost.is_set() or not held(lease).sure_for():
-            raise _NotSure
-        return self._handler(lease.message)
+    async def _in_thread(self, lease: Lease[Any]) -> Any:
+        given_up = threading.Event()
+
+        def start() -> Any:
+            """In the thread: it may have come to its turn long after it was asked for."""
+            if given_up.is_set() or lease.lost.is_set() or not held(lease).sure_for():
+                raise _NotSure
+            return self._handler(lease.message)
+
+        try:
+            return await self._threads.run(start)
+        finally:
+            given_up.set()  # timed out or cancelled: the message is settled, or its lease expires, without it
 
     def _failed(self, lease: Lease[Any], error: BaseException) -> Settlement:
         message = lease.message

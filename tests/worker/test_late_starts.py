@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from fairqueue import Limit, Message, NewMessage, SyncFairQueue, Worker
+from fairqueue import Limit, Message, NewMessage, RetryPolicy, SyncFairQueue, Worker
 from fairqueue.running import Threads
 from tests.conftest import MakeQueue
 from tests.support.fixtures import StartWorker
@@ -179,6 +179,33 @@ async def test_a_thread_that_comes_late_to_its_turn_does_not_start_what_was_lost
         await asyncio.to_thread(other.release_many, taken[1:])
         await all_done(queue)
     assert came == [(taken[1].message.id, 2)]
+
+
+async def test_a_thread_whose_run_was_given_up_before_its_turn_does_not_start(make_queue: MakeQueue) -> None:
+    """Timed out, the message was failed and is tried again: both at once would be one too many."""
+    queue = await make_queue(retry=RetryPolicy.fixed(0, max_attempts=2))
+    came: list[int] = []
+    gate = threading.Event()
+    threads = Starved(gate)
+
+    def handle(message: Message[Any]) -> None:
+        came.append(message.attempt)
+
+    worker: Worker[Any] = Worker(queue, handle, concurrency=1, handler_timeout=0.3)
+    worker._runner._threads = threads
+    task = asyncio.ensure_future(worker.run(signals=False))
+    await send(queue, "m")
+    await eventually(lambda: threads.waiting == 1, "the first thread to wait")
+
+    async def failed() -> bool:
+        return (await queue.stats()).totals.failed == 1
+
+    await eventually(failed, "the run to be given up")
+    gate.set()
+    await all_done(queue)
+    worker.stop()
+    await task
+    assert came == [2]
 
 
 async def test_thawed_between_the_claim_and_the_start_it_does_not_start_what_was_lost(
