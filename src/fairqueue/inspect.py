@@ -10,7 +10,7 @@ from typing import Any
 
 from fairqueue._engine.engine import Engine
 from fairqueue._engine.keys import US, key
-from fairqueue._engine.replies import Stored, identity, pairs, text, texts
+from fairqueue._engine.replies import Stored, identity, text, texts
 from fairqueue._engine.scan import escaped, scan, scan_page
 from fairqueue.clock import from_ms
 from fairqueue.codec import BodyError
@@ -23,18 +23,15 @@ from fairqueue.validation import choice, identifier, integer
 
 async def stats(engine: Engine) -> QueueStats:
     """The whole namespace. Counters are one call; what is blocked and oldest is summed over pages of tenants."""
-    counters_raw, present, pools, now = await engine.run(engine.calls.totals())
-    counters = pairs(counters_raw)
+    totals = await engine.run(engine.calls.totals())
     blocked, oldest = 0, -1
-    for pool in texts(pools):
+    for pool in totals.pools:
         cursor = "r0"
         while cursor:
-            raw_cursor, page_blocked, page_oldest = await engine.run(engine.calls.pool_page(pool, cursor))
-            cursor = text(raw_cursor)
-            blocked += page_blocked
-            oldest = _older(oldest, int(page_oldest))
-    return QueueStats(**_gauges(counters, present), blocked=blocked, oldest_ready_age=_age(oldest, int(now)),
-                      totals=Totals.of(counters))  # fmt: skip
+            page = await engine.run(engine.calls.pool_page(pool, cursor))
+            cursor, blocked, oldest = page.cursor, blocked + page.blocked, _older(oldest, page.oldest)
+    return QueueStats(**_gauges(totals.counters, totals.present), blocked=blocked,
+                      oldest_ready_age=_age(oldest, totals.now), totals=Totals.of(totals.counters))  # fmt: skip
 
 
 async def tenant_state(engine: Engine, tenant: str) -> TenantState:
@@ -43,11 +40,9 @@ async def tenant_state(engine: Engine, tenant: str) -> TenantState:
     for answer in (state, totals):
         if isinstance(answer, Exception):
             raise answer
-    counters_raw, present, blocked, oldest, dead = state
-    counters = pairs(counters_raw)
-    gauges = _gauges(counters, present) | {"dead": dead}
-    return TenantState(tenant=tenant, **gauges, blocked=blocked, totals=Totals.of(counters),
-                       oldest_ready_age=_age(int(oldest), int(totals[3])))  # fmt: skip
+    gauges = _gauges(state.counters, state.present) | {"dead": state.dead}
+    return TenantState(tenant=tenant, **gauges, blocked=state.blocked, totals=Totals.of(state.counters),
+                       oldest_ready_age=_age(state.oldest, totals.now))  # fmt: skip
 
 
 def _gauges(counters: dict[str, str], present: int) -> dict[str, int]:
@@ -146,7 +141,7 @@ async def _ready(engine: Engine, tenant: str, inner: str, limit: int) -> tuple[l
     """``inner`` is the place of a lane among the tenant's lanes by name, and the offset within it."""
     lane, _, offset = inner.rpartition("|")
     lanes = sorted(
-        name for raw in await engine.run(engine.calls.lanes(tenant)) if (name := text(raw[0])) >= lane
+        counts.name for counts in await engine.run(engine.calls.lanes(tenant)) if counts.name >= lane
     )
     if not lanes:
         return [], ""
@@ -202,11 +197,11 @@ async def queues(engine: Engine, tenant: str) -> list[QueueState]:
         if isinstance(answer, Exception):
             raise answer
     found: dict[tuple[str, str], QueueState] = {}
-    for name, ready, oldest, parked_at in lanes:
-        _, queue, pool, *_ = text(name).split(US)
-        age = _age(int(oldest), int(totals[3]))
-        state = QueueState(tenant=tenant, queue=queue, pool=pool, ready=ready,
-                           blocked=ready if parked_at else 0, oldest_ready_age=age)  # fmt: skip
+    for lane in lanes:
+        _, queue, pool, *_ = lane.name.split(US)
+        state = QueueState(tenant=tenant, queue=queue, pool=pool, ready=lane.ready,
+                           blocked=lane.ready if lane.parked_at else 0,
+                           oldest_ready_age=_age(lane.oldest, totals.now))  # fmt: skip
         found[queue, pool] = _added(found.get((queue, pool)), state)
     return sorted(found.values(), key=lambda state: (state.queue, state.pool))
 

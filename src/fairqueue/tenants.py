@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 from fairqueue import inspect
 from fairqueue._engine.engine import Engine
 from fairqueue._engine.keys import US, join, key
-from fairqueue._engine.replies import identity, text
+from fairqueue._engine.replies import GroupCounts, identity, text
 from fairqueue._engine.scan import escaped, scan
 from fairqueue.errors import ConfigurationError
 from fairqueue.states import LimitState, TenantState
@@ -110,13 +109,11 @@ class LimitsControl:
             raise ConfigurationError(f"expected group to be a declared limit ({known}), got {group!r:.80}")
 
 
-def _state(group: str, id_: str, raw: list[Any]) -> LimitState:
-    own, default, held, waiting, holders = raw
-    value = own if own is not None else default
-    limit = None if value is None or value == b"none" else int(value)
+def _state(group: str, id_: str, counts: GroupCounts) -> LimitState:
     return LimitState(
-        group=group, id=id_, limit=limit, held=held, waiting=waiting, holders=sorted(map(identity, holders))
-    )
+        group=group, id=id_, limit=counts.limit, held=counts.held, waiting=counts.waiting,
+        holders=sorted(map(identity, counts.holders)),
+    )  # fmt: skip
 
 
 class Tenants:

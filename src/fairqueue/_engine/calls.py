@@ -300,22 +300,39 @@ class Calls:
 
         return self._call("get", decode, *((join(*identity),) for identity in identities))
 
-    def group_state(self, group: str) -> Call[list[Any]]:
-        """Own limit, default, held or -1, messages waiting, holders' mids."""
-        return self._call("group_state", list, group=group)
+    def group_state(self, group: str) -> Call[replies.GroupCounts]:
+        def decode(raw: list[Any]) -> replies.GroupCounts:
+            return replies.GroupCounts(*raw)
 
-    def tenant_state(self, tenant: str) -> Call[list[Any]]:
-        """Counters, messages present, messages blocked, oldest ready instant or -1, dead letters."""
-        return self._call("tenant_state", list, tenant=tenant)
+        return self._call("group_state", decode, group=group)
 
-    def totals(self) -> Call[list[Any]]:
-        """Counters of the namespace, messages present, pools with ready work, now."""
-        return self._call("totals", list)
+    def tenant_state(self, tenant: str) -> Call[replies.Counts]:
+        def decode(raw: list[Any]) -> replies.Counts:
+            return replies.Counts(replies.pairs(raw[0]), raw[1], raw[2], int(raw[3]), raw[4])
 
-    def lanes(self, tenant: str) -> Call[list[Any]]:
-        """Each lane with ready messages of a tenant: name, messages, oldest instant, group it is parked at or ''."""
-        return self._call("lanes", list, tenant=tenant)
+        return self._call("tenant_state", decode, tenant=tenant)
 
-    def pool_page(self, pool: str, cursor: str) -> Call[list[Any]]:
-        """One page of a pool's tenants with ready work: cursor, then messages blocked and oldest ready instant."""
-        return self._call("pool_page", list, pool=pool, cursor=cursor)
+    def totals(self) -> Call[replies.NamespaceCounts]:
+        def decode(raw: list[Any]) -> replies.NamespaceCounts:
+            return replies.NamespaceCounts(replies.pairs(raw[0]), raw[1], replies.texts(raw[2]), int(raw[3]))
+
+        return self._call("totals", decode)
+
+    def lanes(self, tenant: str) -> Call[list[replies.LaneCounts]]:
+        """The lanes of a tenant with ready messages."""
+
+        def decode(raw: list[Any]) -> list[replies.LaneCounts]:
+            return [
+                replies.LaneCounts(replies.text(name), ready, int(oldest), replies.text(parked_at))
+                for name, ready, oldest, parked_at in raw
+            ]
+
+        return self._call("lanes", decode, tenant=tenant)
+
+    def pool_page(self, pool: str, cursor: str) -> Call[replies.PoolPage]:
+        """One page of a pool's tenants with ready work; ``r0`` begins."""
+
+        def decode(raw: list[Any]) -> replies.PoolPage:
+            return replies.PoolPage(replies.text(raw[0]), raw[1], int(raw[2]))
+
+        return self._call("pool_page", decode, pool=pool, cursor=cursor)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .keys import US
 
@@ -53,6 +53,58 @@ class Header:
             )  # fmt: skip
         except (ValueError, KeyError, IndexError) as error:
             raise HeaderError(f"unreadable header {raw[:80]!r}") from error
+
+
+class GroupCounts(NamedTuple):
+    """A limit group: its own limit and the declared default (None: none is stored), held slots (-1: unreadable)."""
+
+    own: bytes | None
+    default: bytes | None
+    held: int
+    waiting: int
+    holders: list[bytes]
+
+    @property
+    def limit(self) -> int | None:
+        """The limit in force; None is unlimited."""
+        value = self.own if self.own is not None else self.default
+        return None if value is None or value == b"none" else int(value)
+
+
+class Counts(NamedTuple):
+    """A tenant's counters; ``oldest`` is the instant of its oldest ready message, -1 if there is none."""
+
+    counters: dict[str, str]
+    present: int
+    blocked: int
+    oldest: int
+    dead: int
+
+
+class NamespaceCounts(NamedTuple):
+    """The namespace's counters, the pools with ready work, and the server's instant."""
+
+    counters: dict[str, str]
+    present: int
+    pools: list[str]
+    now: int
+
+
+class LaneCounts(NamedTuple):
+    """A lane with ready messages; ``oldest`` as above, ``parked_at`` is the group it waits at, or ''."""
+
+    name: str
+    ready: int
+    oldest: int
+    parked_at: str
+
+
+class PoolPage(NamedTuple):
+    """What of a page of a pool's tenants is blocked, and their oldest; ``cursor`` is '' at the end."""
+
+    cursor: str
+    blocked: int
+    oldest: int
 
 
 @dataclass(frozen=True, slots=True)
