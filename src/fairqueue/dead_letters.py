@@ -6,7 +6,6 @@ import builtins
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fairqueue import inspect
 from fairqueue._engine.engine import Engine
 from fairqueue._engine.keys import key
 from fairqueue._engine.replies import Stored, text, texts
@@ -14,6 +13,7 @@ from fairqueue.clock import from_ms
 from fairqueue.codec import BodyError, unpack_body
 from fairqueue.decoding import message_of
 from fairqueue.errors import ConfigurationError, InvalidMessageError, MessageNotFoundError
+from fairqueue.lookup import readable
 from fairqueue.message import DeadLetter
 from fairqueue.validation import identifier, integer
 
@@ -180,7 +180,7 @@ class DeadLetters:
         return [(text(id_), int(float(at))) for id_, at in pairs]
 
     def _letter(self, found: Stored) -> DeadLetter[Any]:
-        metadata, payload, decodable = inspect.readable(self._engine, found.body)
+        metadata, payload, decodable = readable(self._engine, found.body)
         reason, at, error = found.note or ("unknown", found.header.moved_at, "")
         return DeadLetter(
             message=message_of(found.id, found.header, metadata, payload),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,15 +23,11 @@ from fairqueue.outcomes import Outcome
 from fairqueue.retry import RetryPolicy
 from fairqueue.settlement import Settlement
 from fairqueue.tenants import LimitsControl, Tenants
+from fairqueue.url import resolved_url
 from fairqueue.validation import duration_ms, expected
 from fairqueue.views import QueueViews
 
 __all__ = ["FairQueue"]
-
-
-def resolved_url(url: str | None) -> str:
-    """The URL to use: the given one, ``$FAIRQUEUE_URL``, or the embedded server of this directory."""
-    return url or os.environ.get("FAIRQUEUE_URL") or f"embedded://{Path.cwd() / '.fairqueue'}"
 
 
 class FairQueue(QueueViews[P]):

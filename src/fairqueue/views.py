@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Generic
 
-from fairqueue import inspect
+from fairqueue import inspect, lookup
 from fairqueue._engine.engine import Engine
 from fairqueue.generics import P
 from fairqueue.maintenance.auditor import AuditReport, audit
@@ -49,7 +49,7 @@ class QueueViews(Generic[P]):
             >>> (await queue.get("acme", "m1")).state
             <MessageState.READY: 'ready'>
         """
-        return await inspect.get(self._engine, identifier("tenant", tenant), identifier("id", id))
+        return await lookup.get(self._engine, identifier("tenant", tenant), identifier("id", id))
 
     async def messages(
         self,
@@ -80,7 +80,7 @@ class QueueViews(Generic[P]):
             >>> [item.message.id for item in items], cursor
             (['m1', 'm2'], None)
         """
-        return await inspect.messages(self._engine, identifier("tenant", tenant), queue, state, limit, cursor)
+        return await lookup.messages(self._engine, identifier("tenant", tenant), queue, state, limit, cursor)
 
     async def queues(self, tenant: str) -> AsyncIterator[QueueState]:
         """The tenant's queues that have ready messages.

@@ -8,8 +8,9 @@ from tests.support.fixtures import (
     make_server,
     module_proxy,
     no_idle_look,
+    own,
     proxy,
     start_worker,
 )
 
-__all__ = ["log", "make_queue", "make_server", "module_proxy", "no_idle_look", "proxy", "start_worker"]
+__all__ = ["log", "make_queue", "make_server", "module_proxy", "no_idle_look", "own", "proxy", "start_worker"]

@@ -40,11 +40,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "FIRST_PATIENCE", 0.2)
 
 
-@pytest.fixture
-def own(make_server: MakeServer) -> Server:
-    return make_server()
-
-
 @pytest.mark.parametrize(
     "form",
     [

@@ -125,12 +125,6 @@ async def test_a_settle_and_a_claim_in_one_round_trip_load_their_scripts_again(m
 # --- a server that lost everything ---------------------------------------------------------------------------
 
 
-@pytest.fixture
-def own(make_server: MakeServer) -> Server:
-    """A server of this test alone."""
-    return make_server()
-
-
 @pytest.mark.parametrize("scripts_too", [False, True], ids=["FLUSHALL", "FLUSHALL and SCRIPT FLUSH"])
 async def test_settings_come_back_after_everything_was_deleted(
     make_queue: MakeQueue, own: Server, scripts_too: bool

@@ -24,6 +24,7 @@ __all__ = [
     "make_server",
     "module_proxy",
     "no_idle_look",
+    "own",
     "proxy",
     "start_worker",
 ]
@@ -60,6 +61,12 @@ def make_server() -> Iterator[MakeServer]:
     yield make
     for server in made:
         server.remove()
+
+
+@pytest.fixture
+def own(make_server: MakeServer) -> Server:
+    """A server of this test alone."""
+    return make_server()
 
 
 @pytest.fixture

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from fairqueue.clock import SERVER_CLOCK, ManualClock
 from fairqueue.codec import JsonCodec
-from fairqueue.config import Options, parse_url
+from fairqueue.config import Options
 from fairqueue.errors import ConfigurationError
 from fairqueue.limits import Limit
 from fairqueue.retry import RetryPolicy
+from fairqueue.url import parse_url
 
 # ---------------------------------------------------------------- options
 

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "src" / "fairqueue"
 OPEN = {"__main__", "bench", "cli", "clock", "codec", "config", "dead_letters", "demo", "embedded", "errors"}
 OPEN |= {"exits", "fairness", "generics", "ids", "lease", "lifeline", "limits", "maintenance", "message"}
 OPEN |= {"new_message", "outcomes", "queue", "retry", "runner", "signals", "states", "supervisor", "sync"}
-OPEN |= {"sync_controls", "sync_lease", "tenants", "testing", "validation", "worker"}
+OPEN |= {"sync_controls", "sync_lease", "tenants", "testing", "url", "validation", "worker"}
 
 
 def contracts() -> dict[str, Any]:

@@ -159,9 +159,11 @@ async def test_with_everybody_at_the_limit_it_is_as_idle(
         sent, seconds = await commands_in(proxy, 2)
         assert sum(sent.values()) <= 2 * seconds + 3, sent
         assert started == []
-        monkeypatch.setattr(consuming, "IDLE_LOOK", 600.0)
-        looks = proxy.count("claim")
-        await eventually(lambda: proxy.count("claim") > looks, "it to look for the last time")
+    monkeypatch.setattr(consuming, "IDLE_LOOK", 600.0)
+    async with running(queue, handle):
+        await eventually(
+            lambda: any(bell._waiters for bell in queue._engine._bells.values()), "the next one to be idle"
+        )
         await held[0].complete()
         await eventually(lambda: started, "the tenant's next message to start")
         assert started[0] == held[0].message.tenant

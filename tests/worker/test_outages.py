@@ -13,17 +13,12 @@ from fairqueue import Limit, Message, NewMessage
 from fairqueue.maintenance.service import Maintenance
 from fairqueue.testing import faults
 from tests.conftest import MakeQueue
-from tests.support.fixtures import MakeServer, StartWorker
+from tests.support.fixtures import StartWorker
 from tests.support.processes import ENDED, STARTED, Log, Server
 from tests.support.proxy import Proxy, hold_reply, lose_request
 from tests.support.stopwatch import Stopwatch
 from tests.support.waiting import eventually
 from tests.worker.running import all_done, running
-
-
-@pytest.fixture
-def own(make_server: MakeServer) -> Server:
-    return make_server()
 
 
 async def away(seconds: float) -> None:

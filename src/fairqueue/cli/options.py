@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import click
 
-from fairqueue.config import Url, parse_url
 from fairqueue.errors import ConfigurationError, FairQueueError
-from fairqueue.queue import FairQueue, resolved_url
+from fairqueue.queue import FairQueue
+from fairqueue.url import Url, parse_url, resolved_url
 
 DEFAULT_NAME = "default"
 

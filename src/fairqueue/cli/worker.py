@@ -15,9 +15,9 @@ from fairqueue.cli.target import load_handler
 from fairqueue.errors import ConfigurationError
 from fairqueue.exits import LAST_STEPS
 from fairqueue.lifeline import Lifeline
-from fairqueue.queue import resolved_url
 from fairqueue.runner import WorkerSettings, run_worker
 from fairqueue.supervisor import Supervisor
+from fairqueue.url import resolved_url
 
 
 @dataclass(frozen=True, slots=True)
