@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
-from typing import Any, Generic
+from collections.abc import Callable, Sequence
+from typing import Generic
 
 from fairqueue.generics import P
 from fairqueue.lease import Lease, failure, held
@@ -35,9 +35,25 @@ class Deliveries(Generic[P]):
         self.running: dict[asyncio.Task[None], Lease[P]] = {}
         self.finished: list[Request] = []
         self._called_off: set[asyncio.Task[None]] = set()  # by us: lost leases, the end of grace
+        self._alone: Lease[P] | None = None  # runs with nobody beside it, or is to
+        self._an_end = asyncio.Event()
+        self._settling, self._closing = False, False
 
-    def start(self, lease: Lease[P]) -> None:
-        """Runs the handler; its lease is kept alive until the message is settled."""
+    @property
+    def secluded(self) -> bool:
+        """A message runs alone, or is to: nothing may be started beside it."""
+        return self._alone is not None
+
+    def start(self, lease: Lease[P], alone: bool = False) -> None:
+        """Runs the handler; its lease is kept alive until the message is settled.
+
+        ``alone``: when the others have ended, and with nobody beside it; refused while another is alone.
+        """
+        if alone and self._alone is not None:
+            self.refuse(lease)
+            return
+        if alone:
+            self._alone = lease
         task = asyncio.ensure_future(self._work(lease))
         self.running[task] = lease
         loop = asyncio.get_running_loop()
@@ -51,23 +67,48 @@ class Deliveries(Generic[P]):
     def take_finished(self) -> list[Request]:
         """What is to be settled now; who cannot settle it puts it back."""
         finished, self.finished = self.finished, []
+        self._settling = bool(finished)
         return finished
 
     def put_back(self, finished: list[Request]) -> None:
         """To be settled before all that has finished since."""
         self.finished[:0] = finished
+        self._settling = False
 
-    def settled(self, lease: Lease[Any], outcome: str) -> None:
-        """The server has answered."""
-        self._keeper.drop(lease)
-        if outcome == "lost":
-            _log.warning(
-                "message %r of tenant %r was finished after its lease was lost: it runs again",
-                lease.message.id,
-                lease.message.tenant,
-            )
+    def settled(self, finished: list[Request], outcomes: Sequence[str]) -> None:
+        """The server has answered for what was taken."""
+        self._settling = False
+        self._an_end.set()
+        for (lease, _), outcome in zip(finished, outcomes, strict=True):
+            self._keeper.drop(lease)
+            if outcome == "lost":
+                _log.warning(
+                    "message %r of tenant %r was finished after its lease was lost: it runs again",
+                    lease.message.id,
+                    lease.message.tenant,
+                )
+
+    def open(self) -> None:
+        """The worker runs (again)."""
+        self._closing = False
+
+    def close(self) -> None:
+        """Nothing is to be started any more; who still waits for the others to end is refused."""
+        self._closing = True
+        self._an_end.set()
+
+    async def _others_ended(self) -> None:
+        """And are settled: what was refused would expire, with a crash more, if the process were killed now."""
+        while (len(self.running) > 1 or self.finished or self._settling) and not self._closing:
+            self._an_end.clear()
+            await self._an_end.wait()
 
     async def _work(self, lease: Lease[P]) -> None:
+        if lease is self._alone:
+            await self._others_ended()
+            if self._closing:
+                self.refuse(lease)
+                return
         settlement = await self._runner.run(lease)
         if settlement is None:  # it was never started
             self._keeper.drop(lease)
@@ -79,6 +120,9 @@ class Deliveries(Generic[P]):
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         lease = self.running.pop(task)
+        if lease is self._alone:
+            self._alone = None
+        self._an_end.set()
         ours = task in self._called_off
         self._called_off.discard(task)
         if task.cancelled() and not ours:

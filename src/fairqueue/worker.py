@@ -25,6 +25,7 @@ from fairqueue.errors import (
 from fairqueue.generics import P
 from fairqueue.heartbeat import Heartbeat
 from fairqueue.inside import consumer_of, engine_of
+from fairqueue.lease import Lease
 from fairqueue.lease_keeper import LeaseKeeper
 from fairqueue.maintenance.service import Maintenance
 from fairqueue.queue import FairQueue
@@ -45,7 +46,9 @@ class Worker(Generic[P]):
 
     It claims only what it can start at once, sends the outcomes of finished messages and the next claim in one
     round trip, extends leases from a thread of its own, cancels async handlers whose lease was lost, and runs
-    promote, reclaim and reconcile on the queue's intervals. While the server is away running handlers go on, and
+    promote, reclaim and reconcile on the queue's intervals. A message that one more crash would make a dead letter runs
+    alone, when the others have ended: so a message that kills its worker takes none along that merely ran beside it.
+    While the server is away running handlers go on, and
     what they finished is settled when it is back.
 
     Args:
@@ -133,6 +136,7 @@ class Worker(Generic[P]):
             self._loop = None
 
     async def _run_connected(self) -> None:
+        self._deliveries.open()
         self._keeper.start()
         await self._maintenance.start()
         self._heartbeat.start()
@@ -206,7 +210,8 @@ class Worker(Generic[P]):
         """Settles what has finished, claims as many as can start, starts them; waits when there is nothing to do."""
         self._changed.clear()
         finished = self._deliveries.take_finished()
-        free = min(self._concurrency - len(self._deliveries.running), MAX_CLAIM)
+        busy = self._concurrency if self._deliveries.secluded else len(self._deliveries.running)
+        free = min(self._concurrency - busy, MAX_CLAIM)
         try:
             started = await self._exchange(finished, free)
         except QueueUnavailableError as error:
@@ -234,14 +239,18 @@ class Worker(Generic[P]):
             outcomes, leases = await self._consumer.settle(finished), []
         else:
             return 0
-        for (lease, _), outcome in zip(finished, outcomes, strict=True):
-            self._deliveries.settled(lease, outcome)
+        self._deliveries.settled(finished, outcomes)
         for came in leases:
             if self._stopping:  # it came while the claim was under way
                 self._deliveries.refuse(came)
             else:
-                self._deliveries.start(came)
+                self._deliveries.start(came, alone=self._on_last_chance(came))
         return len(leases)
+
+    def _on_last_chance(self, lease: Lease[P]) -> bool:
+        """One more crash, and the message is dead. Alone, it does not take those along that only ran beside a killer."""
+        permitted = int(self._engine.settings.stored.get("max_crashes", "0"))
+        return 0 < lease.message.crashes == permitted - 1 and self._concurrency > 1
 
     async def _server_away(self, finished: list[Request], error: QueueUnavailableError) -> None:
         """Handlers go on; what is finished is sent again, as the same calls, until the server answers."""
@@ -267,6 +276,7 @@ class Worker(Generic[P]):
     async def _drain(self) -> None:
         """Leases are kept alive and outcomes settled until the last handler has ended or the grace is over."""
         deliveries, give_up = self._deliveries, time.monotonic() + self._grace
+        deliveries.close()
         while (
             (deliveries.running or deliveries.finished) and time.monotonic() < give_up and not self._hurrying
         ):

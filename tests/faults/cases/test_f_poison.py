@@ -50,6 +50,31 @@ async def test_a_message_that_kills_its_worker_is_delivered_so_often_and_no_more
     assert (await queue.stats()).totals.completed == 20
 
 
+@pytest.mark.case("F1")
+@pytest.mark.parametrize("concurrency", [5, 100])
+async def test_a_message_that_kills_its_worker_takes_none_along_that_ran_beside_it(
+    make_queue: MakeQueue, cast: Cast, log: Log, concurrency: int
+) -> None:
+    """All that a worker has in hand expires with it, and comes back together; the last chance is given alone."""
+    queue = await make_queue(clock=None, retry=RetryPolicy(max_attempts=3, max_crashes=3), **QUICK)
+    await queue.enqueue({"exit": 137}, tenant="T", id="bad")
+    await queue.enqueue_many([NewMessage({}, tenant="T", id=f"good{n}") for n in range(20)])
+
+    async def settled() -> bool:
+        stats = await queue.stats()
+        return stats.dead + stats.totals.completed == 21
+
+    async def supervise() -> None:
+        while not await settled():
+            worker = await cast.actor("worker", worker={"concurrency": concurrency}, **QUICK)
+            await eventually(partial(ended_or, worker, settled), "the worker to die or the work to end")
+
+    await asyncio.wait_for(supervise(), 60)
+    dead, _ = await queue.dead_letters.list("T")
+    assert [letter.message.id for letter in dead] == ["bad"]
+    assert (await queue.stats()).totals.completed == 20
+
+
 @pytest.mark.case("F2")
 async def test_being_turned_away_by_a_limit_is_no_attempt(make_queue: MakeQueue, clock: ManualClock) -> None:
     queue = await make_queue(limits=[Limit("tenant", default=1)], retry=RetryPolicy(max_attempts=3))
