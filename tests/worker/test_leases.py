@@ -298,7 +298,8 @@ async def test_killed_with_9_its_message_comes_back_to_another(
     await queue.enqueue({"sleep": 60}, tenant="a", id="m")
     victim = start_worker(queue={"visibility_timeout": 1.0, "reclaim_interval": 0})
     await eventually(lambda: log.count(STARTED) == 1, "the handler to start")
-    start_worker(queue={"reclaim_interval": 0.2})
+    # A server that is younger than half its visibility timeout is not judged yet.
+    start_worker(queue={"visibility_timeout": 2.0, "reclaim_interval": 0.2})
     watch = Stopwatch()
     victim.kill()
     await eventually(lambda: log.count(STARTED) == 2, "the message to come back")
