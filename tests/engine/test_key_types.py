@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fairqueue import FairQueue, Limit, NewMessage
-from fairqueue._engine.keys import IRREPLACEABLE, KEYS, join, key
+from fairqueue import FairQueue, FairQueueError, Limit, NewMessage
+from fairqueue._engine.keys import INDEXES, IRREPLACEABLE, KEYS, join, key
 from fairqueue.testing import ManualClock, drain
 from tests.conftest import MakeQueue
 
@@ -117,3 +117,54 @@ async def test_counters_of_a_tenant_in_a_key_of_another_type_are_counted_anew(ma
     assert (await queue.audit(fix=True)).findings
     assert not (await queue.audit()).findings
     assert (await queue.stats("a")).ready == 2
+
+
+@pytest.mark.parametrize("kind", INDEXES)
+async def test_an_index_of_the_wrong_type_stops_nobody_but_who_is_in_it(
+    make_queue: MakeQueue, clock: ManualClock, kind: str
+) -> None:
+    """It is removed by who meets it, and written again by the next reconcile."""
+    queue = await busy(make_queue)
+    root = queue._engine.calls.root
+    for where in await queue._engine.command("KEYS", root.replace("{", "\\{") + kind + "*"):
+        if where.decode()[len(root) :].partition(":")[0] == kind:
+            await spoil(queue, where.decode())
+    await queue.enqueue("of somebody else", tenant="z", id="z", metadata={"o": "y"})
+    assert "z" in {lease.message.tenant for lease in await queue.claim(20)}
+    await queue.stats("a")
+    await queue.stats()
+    await queue.reconcile()
+    ran = 0
+    for _ in range(4):
+        clock.advance(5000)
+        await queue.reclaim()
+        ran += len(await drain(queue))
+    assert ran == 13, "all but the dead letter, and one more"
+    assert (await queue.audit(fix=True)).fixed
+    assert not (await queue.audit()).findings
+
+
+@pytest.mark.parametrize("kind", ["leases", "deadlines", "body"])
+async def test_a_claim_that_cannot_be_written_takes_nothing(
+    make_queue: MakeQueue, clock: ManualClock, kind: str
+) -> None:
+    """Not half of it: a delivery nobody got would be counted as a crash."""
+    queue = await make_queue()
+    await queue.enqueue_many([NewMessage(n, tenant=tenant) for tenant in "ab" for n in range(3)])
+    where = key(queue._engine.calls.root, kind)
+    await queue._engine.command(
+        "RENAME" if kind == "body" else "DEL", where, *(["kept"] if kind == "body" else [])
+    )
+    await queue._engine.command("SET", where, "not what it was")
+    for _ in range(3):
+        with pytest.raises(FairQueueError):
+            await queue.claim(2)
+    await queue._engine.command("DEL", where)
+    if kind == "body":
+        await queue._engine.command("RENAME", "kept", where)
+    clock.advance(100)
+    await queue.reclaim()
+    leases = await queue.claim(10)
+    assert [lease.message.crashes for lease in leases] == [0] * 6
+    assert [lease.message.tenant for lease in leases] == ["a", "b"] * 3, "nor is a turn charged"
+    await queue.complete_many(leases)

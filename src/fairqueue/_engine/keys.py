@@ -122,6 +122,14 @@ REMAINS = frozenset(
 IRREPLACEABLE = frozenset({"head", "body", "counters", "limits"})
 
 
+# Indexes and counters: a script that meets one holding another type removes it and goes on, for everybody but who was
+# in it; reconcile writes it again from the messages.
+INDEXES = (
+    "ring", "tags", "waiting", "parked", "blocked", "woken", "waiters", "pools", "groups", "vtime", "stopped",
+    "dead_tenants", "tenant", "present", "totals", "bell", "notes",
+)  # fmt: skip
+
+
 def prefix(name: str, shard: int = 0) -> str:
     """The prefix of all keys of a namespace.
 
@@ -180,4 +188,5 @@ def lua_keys() -> str:
     for kind, spec in KEYS.items():
         value = f"family(root .. '{kind}:')" if spec.of else f"root .. '{kind}'"
         lines.append(f"  {kind} = {value},")
-    return "\n".join([*lines, "}"])
+    indexes = "\n".join(f"  {kind}={KEYS[kind].type}" for kind in INDEXES)
+    return "\n".join([*lines, "}", "local INDEXES = [[", indexes, "]]"])

@@ -67,8 +67,11 @@ def _contract(name: str, text: str) -> dict[str, list[str]]:
     return found
 
 
-def _prologue(argv: list[str], rows: list[str]) -> str:
-    lines = [lua_keys()]
+def _prologue(argv: list[str], rows: list[str], flags: list[str]) -> str:
+    lines = [
+        lua_keys(),
+        f"local READ_ONLY = {'true' if any('no-writes' in flag for flag in flags) else 'false'}",
+    ]
     for position, declared in enumerate(argv, start=1):
         name, _, kind = declared.partition(":")
         lines.append(f"local {name} = {_TYPES[kind].format(f'ARGV[{position}]')}")
@@ -98,7 +101,7 @@ def assemble(name: str, text: str) -> Script:
     argv, rows = contract["ARGV"], contract.get("ROWS", [])
     flags = contract.get("FLAGS", [])
     shebang = "#!lua" + (" flags=" + ",".join(flags) if flags else "") + "\n"
-    source = shebang + _prologue(argv, rows) + _expand(text, set())
+    source = shebang + _prologue(argv, rows, flags) + _expand(text, set())
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
     return Script(name, source, sha, tuple(a.partition(":")[0] for a in argv), tuple(rows))
 

@@ -82,6 +82,7 @@ async def look_at_everything(queue: FairQueue[Any]) -> None:
     await queue._engine.run(calls.beat("worker", '{"host": "h"}', 60_000))
     await queue._engine.run(calls.lock("duty", "me", 1000))
     await queue._engine.run(calls.ring_bell(["default"]))
+    await queue._engine.run(calls.retag("default", "pool0"))
     await queue.stats()
     await queue.stats(ODD)
     await queue.get("T", "later")

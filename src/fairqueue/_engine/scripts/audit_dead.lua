@@ -5,11 +5,12 @@
 -- @include transition
 -- @include audit
 
-local page = try('ZSCAN', k.dead(of), cursor, 'COUNT', 200)
-if failed(page) then
-  found('KEEP', 'dead' .. US .. of, 'the dead letters key holds a ' .. call('TYPE', k.dead(of)).ok .. ', not a zset')
+local held = other_type(k.dead(of), 'zset')
+if held then
+  found('KEEP', 'dead' .. US .. of, 'the dead letters key holds a ' .. held .. ', not a zset')
   return { '0', 1, findings }
 end
+local page = call('ZSCAN', k.dead(of), cursor, 'COUNT', 200)
 for i = 1, #page[2], 2 do
   local mid = of .. US .. page[2][i]
   local h = unpack_header(call('HGET', k.head, mid))

@@ -33,9 +33,9 @@ local checks = {}
 
 function checks.r(mid, h)
   local lane = lane_of(h.lane)
-  local place = try('ZSCORE', k.lane(h.lane), mid)
-  if failed(place) then
-    local held = call('TYPE', k.lane(h.lane)).ok
+  local held = other_type(k.lane(h.lane), 'zset')
+  local place = not held and call('ZSCORE', k.lane(h.lane), mid)
+  if held then
     found('KEEP', 'lane' .. US .. h.lane, 'the lane key holds a ' .. held .. ', not a zset')
     if fix == 1 then call('UNLINK', k.lane(h.lane)) end
   elseif not place then
@@ -43,7 +43,7 @@ function checks.r(mid, h)
   elseif tonumber(place) ~= lane_score(h) then
     found('KEEP', mid, 'the message stands at another place in its lane than its header says')
   end
-  if fix == 1 and (failed(place) or not place or tonumber(place) ~= lane_score(h)) then make_ready(mid, h) end
+  if fix == 1 and (not place or tonumber(place) ~= lane_score(h)) then make_ready(mid, h) end
   check_lane(lane, h)
 end
 
@@ -79,16 +79,17 @@ end
 
 function checks.x(mid)
   local tenant = tenant_of(mid)
-  local place = try('ZSCORE', k.dead(tenant), id_of(mid))
-  if failed(place) then
-    found('KEEP', 'dead' .. US .. tenant, 'the dead letters key holds a ' .. call('TYPE', k.dead(tenant)).ok)
+  local held = other_type(k.dead(tenant), 'zset')
+  local place = not held and call('ZSCORE', k.dead(tenant), id_of(mid))
+  if held then
+    found('KEEP', 'dead' .. US .. tenant, 'the dead letters key holds a ' .. held .. ', not a zset')
     if fix == 1 then call('UNLINK', k.dead(tenant)) end
   elseif place then
     at_least('dead', tonumber(place))
   else
     found('KEEP', mid, 'the message is dead but not among the dead letters')
   end
-  if fix == 1 and (failed(place) or not place) then
+  if fix == 1 and not place then
     given_out.dead = numbers('dead', 1)
     call('ZADD', k.dead(tenant), given_out.dead, id_of(mid))
     call('SADD', k.dead_tenants, tenant)

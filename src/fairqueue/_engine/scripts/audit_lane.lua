@@ -5,12 +5,13 @@
 -- @include transition
 -- @include audit
 
-local page = try('ZSCAN', k.lane(of), cursor, 'COUNT', 200)
-if failed(page) then
-  found('KEEP', 'lane' .. US .. of, 'the lane key holds a ' .. call('TYPE', k.lane(of)).ok .. ', not a zset')
+local held = other_type(k.lane(of), 'zset')
+if held then
+  found('KEEP', 'lane' .. US .. of, 'the lane key holds a ' .. held .. ', not a zset')
   if fix == 1 then call('UNLINK', k.lane(of)) end
   return { '0', 1, findings }
 end
+local page = call('ZSCAN', k.lane(of), cursor, 'COUNT', 200)
 local entries = page[2]
 for i = 1, #entries, 2 do
   local h = unpack_header(call('HGET', k.head, entries[i]))

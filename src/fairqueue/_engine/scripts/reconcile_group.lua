@@ -7,7 +7,7 @@
 -- mids that were freed
 -- @include transition
 
-if not held_in(group) then
+if other_type(k.slots(group), 'hash') then
   call('UNLINK', k.slots(group))
   call('HSET', k.dirty, group, 'closed')
 end

@@ -1,5 +1,6 @@
 -- What the self-check's steps share. A subject is a name whose parts the reader joins with '/'.
 local findings = {}
+if fix == 0 then READ_ONLY = true end -- a look changes nothing
 
 local function found(check, subject, evidence) findings[#findings + 1] = { check, subject, evidence } end
 

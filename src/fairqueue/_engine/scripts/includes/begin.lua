@@ -1,7 +1,35 @@
 -- What every script does first: refuse before it writes when the namespace speaks another schema, and fix
 -- the instant it works at (the server's clock; a test's clock replaces it).
 local US = '\31'
-local call, try = redis.call, redis.pcall
+local try = redis.pcall
+
+-- The type that a key holds instead of the one it should; nil when there is nothing wrong with it.
+local function other_type(key, wanted)
+  local is = redis.call('TYPE', key).ok
+  if is ~= wanted and is ~= 'none' then return is end
+end
+
+-- An index that holds another type (somebody's hand) must stop nobody but who is in it. It can be written again from
+-- the messages: it is removed, and reconcile is told; for who only reads it is empty. Everything else of a wrong type
+-- is the doctor's.
+local function mended(refusal, command, key, ...)
+  local kind = string.match(key, '^([%l_]+)', #root + 1)
+  local wanted = kind and string.match(INDEXES, ' ' .. kind .. '=(%l+)')
+  local is = wanted and other_type(key, wanted)
+  if not is then error(refusal) end
+  if READ_ONLY then return redis.call(command, root .. 'none', ...) end
+  redis.log(redis.LOG_WARNING, 'fairqueue: ' .. key .. ' held a ' .. is .. ', not a ' .. wanted .. ': removed')
+  redis.call('UNLINK', key)
+  try('HSET', k.settings, 'to_rebuild', '1')
+  try('HINCRBY', k.totals, 'healed', 1)
+  return redis.call(command, key, ...)
+end
+
+local function call(command, key, ...)
+  local reply = try(command, key, ...)
+  if type(reply) == 'table' and reply.err then return mended(reply, command, key, ...) end
+  return reply
+end
 
 local as_stored = call('HMGET', k.settings, 'schema', 'scheduler', 'max_attempts', 'max_crashes', 'dead_letters')
 local settings = {

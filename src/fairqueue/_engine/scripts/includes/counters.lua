@@ -43,6 +43,7 @@ end
 local function numbers(name, count)
   local last = try('HINCRBY', k.counters, name, count)
   if not failed(last) then return last end
+  if tonumber(call('HGET', k.counters, name) or 0) then error(last) end
   call('HSET', k.counters, name, int(now))
   return call('HINCRBY', k.counters, name, count)
 end
