@@ -28,10 +28,13 @@ class Deliveries(Generic[P]):
         runner: runs one handler.
         keeper: keeps the leases of running handlers alive.
         changed: called in the event loop when a handler has ended.
+        patience: seconds that nothing is started for the sake of one message that is to run alone.
     """
 
-    def __init__(self, runner: Runner, keeper: LeaseKeeper, changed: Callable[[], None]) -> None:
-        self._runner, self._keeper, self._changed = runner, keeper, changed
+    def __init__(
+        self, runner: Runner, keeper: LeaseKeeper, changed: Callable[[], None], patience: float
+    ) -> None:
+        self._runner, self._keeper, self._changed, self._patience = runner, keeper, changed, patience
         self.running: dict[asyncio.Task[None], Lease[P]] = {}
         self.finished: list[Request] = []
         self._called_off: set[asyncio.Task[None]] = set()  # by us: lost leases, the end of grace
@@ -47,7 +50,8 @@ class Deliveries(Generic[P]):
     def start(self, lease: Lease[P], alone: bool = False) -> None:
         """Runs the handler; its lease is kept alive until the message is settled.
 
-        ``alone``: when the others have ended, and with nobody beside it; refused while another is alone.
+        ``alone``: when the others have ended, and with nobody beside it. It is given back when another is alone, or when
+        the others have not ended in time; and who has run alone for so long goes on among others: what hangs is no killer.
         """
         if alone and self._alone is not None:
             self.refuse(lease)
@@ -60,9 +64,9 @@ class Deliveries(Generic[P]):
         self._keeper.keep(lease, lambda: self._lease_lost(loop, task))
         task.add_done_callback(self._ended)
 
-    def refuse(self, lease: Lease[P]) -> None:
-        """It came when no more handlers were to start: released, uncounted."""
-        self.finished.append((lease, Settlement("release")))
+    def refuse(self, lease: Lease[P], delay: float = 0) -> None:
+        """It came when no more handlers were to start: released, uncounted, to come back in ``delay`` seconds."""
+        self.finished.append((lease, Settlement("release", round(delay * 1000))))
 
     def take_finished(self) -> list[Request]:
         """What is to be settled now; who cannot settle it puts it back."""
@@ -103,12 +107,28 @@ class Deliveries(Generic[P]):
             self._an_end.clear()
             await self._an_end.wait()
 
-    async def _work(self, lease: Lease[P]) -> None:
+    async def _may_begin(self, lease: Lease[P]) -> bool:
+        """Waits until the message that is to run alone can."""
+        try:
+            await asyncio.wait_for(self._others_ended(), self._patience)
+        except TimeoutError:
+            self.refuse(lease, self._patience)
+            return False
+        if self._closing:
+            self.refuse(lease)
+            return False
+        asyncio.get_running_loop().call_later(self._patience, self._join, lease)
+        return True
+
+    def _join(self, lease: Lease[P]) -> None:
+        """Others may run beside it (again)."""
         if lease is self._alone:
-            await self._others_ended()
-            if self._closing:
-                self.refuse(lease)
-                return
+            self._alone = None
+            self._changed()
+
+    async def _work(self, lease: Lease[P]) -> None:
+        if lease is self._alone and not await self._may_begin(lease):
+            return
         settlement = await self._runner.run(lease)
         if settlement is None:  # it was never started
             self._keeper.drop(lease)
@@ -120,8 +140,7 @@ class Deliveries(Generic[P]):
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         lease = self.running.pop(task)
-        if lease is self._alone:
-            self._alone = None
+        self._join(lease)
         self._an_end.set()
         ours = task in self._called_off
         self._called_off.discard(task)

@@ -90,7 +90,9 @@ class Worker(Generic[P]):
         self.name = _drawn_name() if name is None else identifier("name", name)
         self._options = claim_options(self._engine, 1, self.name, pools)
         self._keeper = LeaseKeeper(self._engine, self._options.visibility_ms)
-        self._deliveries: Deliveries[P] = Deliveries(self._runner, self._keeper, self._wake)
+        self._deliveries: Deliveries[P] = Deliveries(
+            self._runner, self._keeper, self._wake, patience=self._options.visibility_ms / 1000
+        )
         self._maintenance = Maintenance(self._engine)
         self._heartbeat = Heartbeat(self._engine, self.name, self._describe)
         self._stops: list[

@@ -116,3 +116,48 @@ async def test_a_worker_of_one_gives_no_message_special_treatment(
     async with running(queue, lambda message: order.append(message.payload), concurrency=1):
         await all_done(queue)
     assert order == ["bad1", "bad2", "bad3"]
+
+
+async def test_one_that_hangs_keeps_the_others_waiting_for_a_visibility_timeout_at_most(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue = await make_queue(retry=TWO, visibility_timeout=1.5)
+    await crashed(queue, clock, "hangs")
+    await queue.enqueue_many([NewMessage("good", tenant=tenant) for tenant in "bcd" for _ in range(5)])
+    go_on, good = asyncio.Event(), []
+
+    async def handle(message: Message[str]) -> None:
+        if message.payload == "hangs":
+            await go_on.wait()
+        else:
+            good.append(message.tenant)
+
+    async with running(queue, handle, concurrency=10):
+        await eventually(lambda: len(good) == 15, "the others to be handled beside it")
+        go_on.set()
+        await all_done(queue)
+
+
+async def test_it_is_given_back_when_the_others_do_not_end_in_time(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue = await make_queue(retry=TWO, visibility_timeout=1.5)
+    await crashed(queue, clock, "bad")
+    await queue.enqueue("long", tenant="b")
+    go_on, started = asyncio.Event(), []
+
+    async def handle(message: Message[str]) -> None:
+        started.append(message.payload)
+        await go_on.wait()
+
+    async def delayed() -> bool:
+        return (await queue.stats()).delayed == 1
+
+    async with running(queue, handle, concurrency=10):
+        await eventually(delayed, "the one that is to run alone to be put off")
+        await queue.enqueue("new", tenant="c")
+        await eventually(lambda: started == ["long", "new"], "a new one to be claimed")
+        go_on.set()
+    found = await queue.get("a", "bad")
+    assert found is not None
+    assert (found.message.attempt, found.message.crashes) == (1, 1)

@@ -42,7 +42,7 @@ if settings.schema ~= schema then
 end
 
 if now == 0 then
-  local time = call('TIME')
+  local time = redis.call('TIME')
   now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 
