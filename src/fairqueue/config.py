@@ -57,6 +57,7 @@ class Options:
     codec: Codec | None
     max_payload_bytes: int
     dead_letters: bool | None
+    durability: str
     clock: Clock
 
     @classmethod
@@ -75,6 +76,7 @@ class Options:
         codec: Codec | None = None,
         max_payload_bytes: int = 1_048_576,
         dead_letters: bool | None = None,
+        durability: str = "server",
         clock: Clock | None = None,
     ) -> Options:
         """Check every option; the first wrong one raises ``ConfigurationError``.
@@ -98,6 +100,7 @@ class Options:
             codec=_codec(codec),
             max_payload_bytes=integer("max_payload_bytes", max_payload_bytes, 1, LARGEST_PAYLOAD_BYTES),
             dead_letters=None if dead_letters is None else boolean("dead_letters", dead_letters),
+            durability=_durability(durability),
             clock=_clock(clock),
         )
 
@@ -116,6 +119,14 @@ def _shards(value: object) -> int:
     if value is not None and integer("shards", value, 1) > 1:
         raise ConfigurationError(f"expected shards to be 1, got {value} (more shards need a later version)")
     return 1
+
+
+def _durability(value: object) -> str:
+    if value == "wait":
+        raise ConfigurationError(
+            "expected durability to be 'server', got 'wait' (replicas need a later version)"
+        )
+    return choice("durability", value, ("server",))
 
 
 def _codec(value: Any) -> Codec | None:

@@ -52,6 +52,7 @@ class FairQueue(QueueViews[P]):
         codec: payloads to bytes and back; JSON by default.
         max_payload_bytes: larger encoded payloads are refused.
         dead_letters: False drops (and counts) what is out of tries. None: what is stored, else True.
+        durability: ``"server"``, the only one: an enqueue that returned is as safe as the server's own settings make it.
         clock: ``fairqueue.testing.ManualClock`` in tests; None is the server's clock.
 
     Raises:
@@ -80,6 +81,7 @@ class FairQueue(QueueViews[P]):
         codec: Codec | None = None,
         max_payload_bytes: int = 1_048_576,
         dead_letters: bool | None = None,
+        durability: str = "server",
         clock: Clock | None = None,
     ) -> None:
         self._options = Options.make(
@@ -95,6 +97,7 @@ class FairQueue(QueueViews[P]):
             codec=codec,
             max_payload_bytes=max_payload_bytes,
             dead_letters=dead_letters,
+            durability=durability,
             clock=clock,
         )
         self._engine = Client(self._options)
@@ -175,7 +178,8 @@ class FairQueue(QueueViews[P]):
         """Stores one message; once this returned it is not lost. See ``NewMessage`` for the arguments.
 
         An id that the tenant still has, dead letters included, adds nothing: ``created`` is False and what is
-        there keeps its payload. After an error, repeating with the same id is safe.
+        there keeps its payload. After an error, repeat with the same id: what the failed call stored is found, and not
+        stored again, unless it was completed meanwhile (a completed message leaves nothing behind to find).
 
         Raises:
             InvalidMessageError: a wrong argument, or a payload that cannot be encoded; nothing is stored.
@@ -204,8 +208,8 @@ class FairQueue(QueueViews[P]):
     async def enqueue_many(self, messages: Iterable[NewMessage[P]]) -> list[Enqueued]:
         """Stores messages of any tenants, in order, in as few round trips as their size allows.
 
-        All are checked before the first is sent. An error after that may have stored some of them: repeating the
-        same objects is safe, they keep their ids.
+        All are checked before the first is sent. An error after that may have stored some of them: repeat the same
+        objects, they keep their ids; only what was completed meanwhile is stored again.
 
         Raises:
             What ``enqueue`` raises. For a wrong argument or payload nothing is stored of any message.

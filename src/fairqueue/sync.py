@@ -54,6 +54,7 @@ class SyncFairQueue(Generic[P]):
         codec: Codec | None = None,
         max_payload_bytes: int = 1_048_576,
         dead_letters: bool | None = None,
+        durability: str = "server",
         clock: Clock | None = None,
     ) -> None:
         self._queue: FairQueue[P] = FairQueue(
@@ -69,6 +70,7 @@ class SyncFairQueue(Generic[P]):
             codec,
             max_payload_bytes,
             dead_letters,
+            durability,
             clock,
         )
         self._portal = Portal()

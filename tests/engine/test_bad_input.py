@@ -121,6 +121,7 @@ async def test_a_claim_with_a_wrong_argument_is_refused_by_name(
         *(("max_payload_bytes", value) for value in (0, -1, 1.5, "1")),
         *(("shards", value) for value in (0, 2, "1")),
         *(("dead_letters", value) for value in (1, "yes")),
+        *(("durability", value) for value in ("wait", "always", None, 1)),
         *(("limits", value) for value in ("tenant", [1], [Limit("a", key="k"), Limit("a", key="k")])),
         *(("retry", value) for value in (3, "none")),
         *(("codec", value) for value in (5, object())),

@@ -7,22 +7,30 @@ from typing import Any
 import pytest
 
 from fairqueue import FairQueue, FairQueueError, Limit, NewMessage
-from fairqueue._engine.keys import INDEXES, IRREPLACEABLE, KEYS, join, key
-from fairqueue.testing import ManualClock, drain
+from fairqueue._engine.keys import INDEXES, IRREPLACEABLE, KEYS, US, key
+from fairqueue.errors import ConfigurationError
+from fairqueue.testing import ManualClock, drain, faults
 from tests.conftest import MakeQueue
 
 REBUILT = sorted(kind for kind, spec in KEYS.items() if not spec.of and kind not in IRREPLACEABLE)
-POOL, TENANT, ORG = "default", "a", join("org", "x")
+CHECKS = {
+    "KEEP": {"head", "body", "delayed", "dead_tenants"},
+    "OWNER": {"leases", "deadlines"},
+    "SLOTS": {"limits", "groups", "dirty"},
+    "MOVES": {"settings", "counters", "stopped", "vtime", "pools"},
+    "CLEAN": {"notes", "present", "totals", "workers", "worker_info"},
+}
+POOL, TENANT, ORG = "default", "a", ("org", "x")
 RINGS = {
-    "pool ring": ("ring", join("p", POOL)),
-    "tenant ring": ("ring", join("t", POOL, TENANT)),
-    "group ring": ("ring", join("g", POOL, ORG)),
-    "tags": ("tags", join("t", POOL, TENANT)),
-    "parked": ("parked", join(POOL, TENANT)),
+    "pool ring": ("ring", "p", POOL),
+    "tenant ring": ("ring", "t", POOL, TENANT),
+    "group ring": ("ring", "g", POOL, *ORG),
+    "tags": ("tags", "t", POOL, TENANT),
+    "parked": ("parked", POOL, TENANT),
     "blocked": ("blocked", POOL),
-    "waiters": ("waiters", ORG),
-    "woken": ("woken", join(POOL, ORG)),
-    "waiting": ("waiting", join(POOL, ORG, TENANT)),
+    "waiters": ("waiters", *ORG),
+    "woken": ("woken", POOL, *ORG),
+    "waiting": ("waiting", POOL, *ORG, TENANT),
 }
 
 
@@ -64,8 +72,19 @@ async def test_a_key_of_the_wrong_type_is_named_and_filled_again(
     make_queue: MakeQueue, clock: ManualClock, kind: str
 ) -> None:
     queue = await busy(make_queue)
-    await spoil(queue, key(queue._engine.calls.root, kind))
+    await faults.wrong_type(queue, kind)
     await everything_runs(queue, clock)
+
+
+@pytest.mark.leaves_findings
+@pytest.mark.parametrize("kind", sorted(kind for kind, spec in KEYS.items() if not spec.of))
+async def test_the_check_that_names_it_is_the_one_of_what_the_key_holds(
+    make_queue: MakeQueue, kind: str
+) -> None:
+    queue = await busy(make_queue)
+    await faults.wrong_type(queue, kind)
+    named = [(finding.check, finding.subject) for finding in (await queue.audit()).findings]
+    assert named == [(check, kind) for check, kinds in CHECKS.items() if kind in kinds]
 
 
 @pytest.mark.parametrize("name", RINGS)
@@ -73,8 +92,7 @@ async def test_a_ring_or_list_of_the_wrong_type_is_named_and_filled_again(
     make_queue: MakeQueue, clock: ManualClock, name: str
 ) -> None:
     queue = await busy(make_queue)
-    kind, of = RINGS[name]
-    await spoil(queue, key(queue._engine.calls.root, kind, of))
+    await faults.wrong_type(queue, *RINGS[name])
     await everything_runs(queue, clock)
 
 
@@ -82,10 +100,9 @@ async def test_a_ring_or_list_of_the_wrong_type_is_named_and_filled_again(
 @pytest.mark.parametrize("kind", sorted(IRREPLACEABLE))
 async def test_what_nothing_else_can_tell_is_named_and_left_alone(make_queue: MakeQueue, kind: str) -> None:
     queue = await busy(make_queue)
-    where = key(queue._engine.calls.root, kind)
-    await spoil(queue, where)
+    await faults.wrong_type(queue, kind)
     assert [finding.subject for finding in (await queue.audit(fix=True)).findings] == [kind]
-    assert await queue._engine.command("GET", where) == b"not what it was"
+    assert await queue._engine.command("GET", key(queue._engine.calls.root, kind)) == b"not what it was"
 
 
 async def test_a_virtual_time_that_was_deleted_gives_newcomers_no_head_start(make_queue: MakeQueue) -> None:
@@ -113,7 +130,7 @@ async def test_a_counter_that_is_no_number_is_named_and_counted_anew(
 
 async def test_counters_of_a_tenant_in_a_key_of_another_type_are_counted_anew(make_queue: MakeQueue) -> None:
     queue = await busy(make_queue)
-    await spoil(queue, key(queue._engine.calls.root, "tenant", "a"))
+    await faults.wrong_type(queue, "tenant", "a")
     assert (await queue.audit(fix=True)).findings
     assert not (await queue.audit()).findings
     assert (await queue.stats("a")).ready == 2
@@ -168,3 +185,31 @@ async def test_a_claim_that_cannot_be_written_takes_nothing(
     assert [lease.message.crashes for lease in leases] == [0] * 6
     assert [lease.message.tenant for lease in leases] == ["a", "b"] * 3, "nor is a turn charged"
     await queue.complete_many(leases)
+
+
+NAMES = {
+    "lane": ("a", "q0"),
+    "ring": ("g", POOL, *ORG),
+    "tags": ("p", POOL),
+    "slots": ORG,
+    "dead": ("a",),
+    "tenant": ("a",),
+    "call": ("session", "stream"),
+    "bell": (POOL,),
+    "lock": ("reconcile",),
+} | {kind: RINGS[kind][1:] for kind in ("waiting", "parked", "blocked", "woken", "waiters")}
+
+
+@pytest.mark.leaves_findings
+@pytest.mark.parametrize("kind", KEYS)
+async def test_a_test_can_give_any_key_another_type(make_queue: MakeQueue, kind: str) -> None:
+    queue = await make_queue()
+    names = NAMES.get(kind, ())
+    await faults.wrong_type(queue, kind, *names)
+    where = key(queue._engine.calls.root, kind, *names) + (f"{US}{POOL}" if kind == "lane" else "")
+    wanted = "list" if KEYS[kind].type == "string" else "string"
+    assert (await queue._engine.command("TYPE", where)).decode() == wanted
+    with pytest.raises(ConfigurationError, match=r"expected (names|scope) to be"):
+        await faults.wrong_type(queue, kind, *names, "one too many")
+    with pytest.raises(ConfigurationError, match="expected kind to be"):
+        await faults.wrong_type(queue, "no such kind")

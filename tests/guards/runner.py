@@ -26,6 +26,7 @@ class Verdict:
 
     word: str = "not run"
     details: str = ""
+    why: str = ""  # the assertion of the test that failed, and with what
 
 
 @dataclass(slots=True)
@@ -129,6 +130,18 @@ def _note(verdict: Verdict, report: Any, call: pytest.CallInfo[None], mutated: b
         )
         verdict.word = FAILS if own else f"breaks ({call.excinfo.typename if call.excinfo else report.when})"
         verdict.details = report.longreprtext
+        verdict.why = _why(call.excinfo)
+
+
+def _why(excinfo: pytest.ExceptionInfo[BaseException] | None) -> str:
+    """Where the test itself stood, and the first line of what was wrong."""
+    if excinfo is None:
+        return ""
+    own = [entry for entry in excinfo.traceback if entry.path.name.startswith("test_")]
+    said = str(excinfo.value).strip().partition("\n")[0]
+    if not own:
+        return said
+    return f"{own[0].path.name}:{own[0].lineno + 1}: {' '.join(str(own[0].statement).split())} -> {said}"
 
 
 def run(paths: list[str]) -> Collected:

@@ -65,6 +65,18 @@ def _table(pairs: list[Pair]) -> str:
     return output.getvalue()
 
 
+def reasons(collected: Collected) -> str:
+    """Each counter-proof with the assertion that failed: it has to be about what is promised, not about an error."""
+    lines = []
+    for pair in collected.pairs:
+        lines += [
+            f"{pair.proof.rule}: {pair.proof.promise}",
+            f"  without {pair.mutation.name}",
+            f"    {pair.mutated.why}",
+        ]
+    return "\n".join(lines)
+
+
 def catalogue(proofs: Iterable[Proof]) -> str:
     """The proofs as a page of the documentation."""
     lines = [CATALOGUE_HEAD]

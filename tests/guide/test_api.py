@@ -80,7 +80,7 @@ def test_every_field_of_what_is_answered_is_there(of: Any) -> None:
 def test_faults_have_the_arguments_of_the_code(name: str) -> None:
     call = re.search(rf"faults\.{name}\((.*?)\)", section("Testing"))
     assert call
-    written = [word.partition("=")[0].strip() for word in call.group(1).split(",")]
+    written = [word.partition("=")[0].strip(" *") for word in call.group(1).split(",")]
     assert written == list(inspect.signature(getattr(faults, name)).parameters)
 
 

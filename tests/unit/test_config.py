@@ -47,13 +47,14 @@ def test_everything_that_is_given_is_kept() -> None:
         codec=codec,
         max_payload_bytes=10,
         dead_letters=False,
+        durability="server",
         clock=clock,
     )
     assert options.url == parse_url("redis://localhost")
     assert (options.name, options.limits, options.retry) == ("jobs", (Limit("tenant", 3),), retry)
     assert (options.visibility_ms, options.reclaim_ms, options.reconcile_ms) == (120_000, 0, 0)
     assert (options.scheduler, options.codec, options.clock) == ("fifo", codec, clock)
-    assert (options.max_payload_bytes, options.dead_letters) == (10, False)
+    assert (options.max_payload_bytes, options.dead_letters, options.durability) == (10, False, "server")
     with pytest.raises(dataclasses.FrozenInstanceError):
         options.name = "other"  # type: ignore[misc]
 
@@ -87,6 +88,9 @@ def test_everything_that_is_given_is_kept() -> None:
         ("max_payload_bytes", 2**30),
         ("max_payload_bytes", 1.0),
         ("dead_letters", 1),
+        ("durability", "wait"),
+        ("durability", "sever"),
+        ("durability", None),
         ("clock", ManualClock),
         ("clock", 7),
     ],
@@ -101,6 +105,10 @@ def test_the_texts_say_what_to_do() -> None:
         Options.make(visibility_timeout=-3)
     with pytest.raises(ConfigurationError, match=r"got 4 \(more shards need a later version\)$"):
         Options.make(shards=4)
+    with pytest.raises(
+        ConfigurationError, match=r"be 'server', got 'wait' \(replicas need a later version\)$"
+    ):
+        Options.make(durability="wait")
     with pytest.raises(ConfigurationError, match="did you mean 'fair'"):
         Options.make(scheduler="fare")
 

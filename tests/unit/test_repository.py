@@ -71,6 +71,37 @@ def test_no_file_names_a_path_of_one_machine() -> None:
     assert hits(MACHINE_PATHS, tracked_texts()) == []
 
 
+def levels_up(text: str) -> list[tuple[int, int]]:
+    """Where a Python file climbs from ``__file__``, and by how many levels."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute | ast.Subscript) and "__file__" in ast.unparse(node):
+            climbs = 0
+            step: ast.AST = node
+            while isinstance(step, ast.Attribute | ast.Subscript | ast.Call):
+                if isinstance(step, ast.Subscript) and ast.unparse(step.value).endswith(".parents"):
+                    climbs += int(ast.literal_eval(step.slice)) + 1
+                climbs += isinstance(step, ast.Attribute) and step.attr == "parent"
+                step = step.func if isinstance(step, ast.Call) else step.value
+            found.append((node.lineno, climbs))
+    return found
+
+
+def test_levels_are_counted_however_they_are_written() -> None:
+    for written in ("parents[2]", "parent.parent.parent", "resolve().parents[1].parent"):
+        assert max(climbs for _, climbs in levels_up(f"x = Path(__file__).{written}")) == 3
+
+
+def test_no_file_reaches_for_what_lies_beside_the_repository() -> None:
+    """What is needed from outside is named by an environment variable, and nothing fails where it is not."""
+    outside = []
+    for path in [path for path in tracked_files() if path.suffix == ".py"]:
+        levels = len(path.relative_to(ROOT).parts)
+        found = levels_up(path.read_text(encoding="utf-8"))
+        outside += [f"{name_of(path)}:{line}" for line, climbs in found if climbs > levels]
+    assert outside == []
+
+
 def test_every_text_ends_with_a_newline_and_has_no_tabs_or_trailing_blanks() -> None:
     untidy = []
     for path in tracked_texts():

@@ -82,7 +82,15 @@ async def audit(engine: Engine, fix: bool = False) -> AuditReport:
     return report
 
 
-_CHECKED_BY = {"head": "KEEP", "body": "KEEP", "delayed": "KEEP", "leases": "OWNER", "deadlines": "OWNER"}
+# What suffers when a fixed key holds another type: the check that the entries in it are judged by.
+_CHECKED_BY = {
+    "KEEP": ("head", "body", "delayed", "dead_tenants"),
+    "OWNER": ("leases", "deadlines"),
+    "SLOTS": ("limits", "groups", "dirty"),
+    "MOVES": ("settings", "counters", "stopped", "vtime", "pools"),
+    "CLEAN": ("notes", "present", "totals", "workers", "worker_info"),
+}
+_CHECK_OF = {kind: check for check, kinds in _CHECKED_BY.items() for kind in kinds}
 
 
 async def _check_types(engine: Engine, report: AuditReport, fix: bool) -> bool:
@@ -91,7 +99,7 @@ async def _check_types(engine: Engine, report: AuditReport, fix: bool) -> bool:
     if isinstance(found, Exception):
         raise found
     for kind, evidence in found:
-        report.add(_CHECKED_BY.get(kind, "MOVES"), kind, evidence)
+        report.add(_CHECK_OF[kind], kind, evidence)
     return not found or (fix and not IRREPLACEABLE.intersection(kind for kind, _ in found))
 
 

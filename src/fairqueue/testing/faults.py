@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from fairqueue._engine.keys import join, key, lane_name
+from fairqueue._engine.keys import KEYS, join, key, lane_name
 from fairqueue._engine.replies import Stored
 from fairqueue.errors import ConfigurationError, MessageNotFoundError
 from fairqueue.inside import engine_of
 from fairqueue.limits import resolve_groups
 from fairqueue.new_message import NewMessage
 from fairqueue.queue import FairQueue
-from fairqueue.validation import choice
+from fairqueue.validation import choice, expected
 
 _RECORDS = ("deadline", "lease", "body", "header", "slot")
 
@@ -34,15 +35,48 @@ async def leak_slot(
     await engine_of(queue).command("SADD", key(root, "groups"), name)
 
 
-async def wrong_type(queue: FairQueue[Any], kind: str, first: str, second: str) -> None:
-    """The key becomes a string: ``"slots", group, group id`` or ``"lane", tenant, queue``."""
-    choice("kind", kind, ("slots", "lane"))
+async def wrong_type(queue: FairQueue[Any], kind: str, *names: str) -> None:
+    """The key becomes a string (one that is a string becomes a list), whatever it held.
+
+    Args:
+        queue: the namespace.
+        kind: any key of the data model.
+        names: which member, for a family: ``"slots", limit, group id``; ``"lane", tenant, queue`` (all lanes of that
+            queue); ``"dead", tenant``; the parts of its name in the data model for the others. None for a single key.
+
+    Raises:
+        ConfigurationError: no such kind, or another number of names than it takes.
+
+    Example:
+        >>> await faults.wrong_type(queue, "slots", "tenant", "acme")
+        >>> await faults.wrong_type(queue, "totals")
+    """
+    spec = KEYS[choice("kind", kind, tuple(KEYS))]
+    wanted = _names_of(spec.of, names)
+    if len(names) != len(wanted):
+        raise expected("names", f"{' and '.join(wanted) or 'none'} for {kind!r}", names)
     root = _root(queue)
-    names = [join(first, second)] if kind == "slots" else await _lanes(queue, first, second)
-    for name in names:
-        where = key(root, kind, name)
+    members = await _lanes(queue, *names) if kind == "lane" else [join(*names)]
+    for member in members:
+        where = key(root, kind, member)
         await engine_of(queue).command("DEL", where)
-        await engine_of(queue).command("SET", where, "not what it was")
+        if spec.type == "string":
+            await engine_of(queue).command("RPUSH", where, "not what it was")
+        else:
+            await engine_of(queue).command("SET", where, "not what it was")
+
+
+_SCOPES = {"p": "pool", "t": "pool US tenant", "g": "pool US group"}
+_MEMBERS = {"lane": "tenant US queue", "group": "limit US group id"}
+
+
+def _names_of(family: str, names: Sequence[str]) -> list[str]:
+    """What a member of a family is named by: a scope says by its first letter what follows."""
+    if family == "scope":
+        letter = choice("scope", names[0] if names else None, tuple(_SCOPES))
+        return [repr(letter), *_names_of(_SCOPES[letter], names)]
+    parts = [_MEMBERS.get(part, part) for part in family.split(" US ") if part]
+    return [part for nested in parts for part in nested.split(" US ")]
 
 
 async def delete(queue: FairQueue[Any], kind: str, tenant: str, id: str) -> None:
