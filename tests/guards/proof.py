@@ -23,7 +23,8 @@ class Proof:
 def guard(rule: str, promise: str, *mutations: Mutation) -> Callable[[Test], Test]:
     """Marks a test as the proof of a guard.
 
-    The test passes, and fails by an assertion of its own under each of the mutations.
+    The test passes, and fails by an assertion of its own under each of the mutations: one about what is promised (a
+    state, a count, who runs again), not about an error that a call raises. ``python -m tests.guards --why`` shows it.
 
     Example:
         >>> @guard("slots 5", "a slot without a lease is removed", without("the removal", ...))

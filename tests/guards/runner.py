@@ -16,8 +16,10 @@ from tests.guards.mutate import Mutation
 from tests.guards.proof import Proof, proof_of
 
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT = 30  # seconds for one test: a mutation may make it wait for what never comes
+TIMEOUT = 60  # seconds for one test: a mutation may make it wait for what never comes
 PASSES, FAILS = "passes", "fails"
+ERRS = "fails on an error"  # a call said so, and nothing shows that it did harm
+_REFUSED = "FairQueueError('the server"
 
 
 @dataclass(slots=True)
@@ -131,6 +133,8 @@ def _note(verdict: Verdict, report: Any, call: pytest.CallInfo[None], mutated: b
         verdict.word = FAILS if own else f"breaks ({call.excinfo.typename if call.excinfo else report.when})"
         verdict.details = report.longreprtext
         verdict.why = _why(call.excinfo)
+        if own and mutated and _REFUSED in verdict.why:
+            verdict.word = ERRS
 
 
 def _why(excinfo: pytest.ExceptionInfo[BaseException] | None) -> str:

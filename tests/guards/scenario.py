@@ -50,7 +50,8 @@ def ids(leases: Sequence[Lease[Any]]) -> list[str]:
 async def claimed(queue: Queue, n: int = 1, **options: Any) -> list[str]:
     """The ids a claim gets."""
     got = await told(queue.claim(n, **options))
-    return ids(got) if isinstance(got, list) else [repr(got)]
+    assert not isinstance(got, Exception), f"expected leases, got {got!r}"
+    return ids(got)
 
 
 async def held(queue: Queue, group: str, id_: str) -> int:

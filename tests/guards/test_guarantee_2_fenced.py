@@ -10,7 +10,7 @@ from fairqueue.testing import ManualClock
 from tests.conftest import MakeQueue
 from tests.guards.mutate import without
 from tests.guards.proof import guard
-from tests.guards.scenario import Queue, held, raised, state, told
+from tests.guards.scenario import Queue, claimed, held, raised, state, told
 
 ONE = [Limit("tenant", default=1)]
 TOKEN = without(
@@ -142,9 +142,10 @@ LATE = without(
 )
 async def test_a_late_completion_ends_a_reclaimed_message(make_queue: MakeQueue, clock: ManualClock) -> None:
     queue, late = await expired(make_queue, clock)
-    assert await told(late.complete()) == "done"
-    assert await queue.claim() == []
+    outcome = await told(late.complete())
+    assert await claimed(queue) == []
     assert await state(queue, "a", "m") == "gone"
+    assert outcome == "done"
 
 
 @guard("guarantee 2", "a late completion ends a message that died as lost by its worker", LATE)
@@ -153,8 +154,9 @@ async def test_a_late_completion_ends_a_dead_letter_of_reclaim(
 ) -> None:
     queue, late = await expired(make_queue, clock, retry=RetryPolicy(max_crashes=1))
     assert await state(queue, "a", "m") == "dead"
-    assert await told(late.complete()) == "done"
+    outcome = await told(late.complete())
     assert await queue.dead_letters.count("a") == 0
+    assert outcome == "done"
 
 
 @guard(

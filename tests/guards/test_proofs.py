@@ -13,7 +13,7 @@ from fairqueue._engine.keys import join
 from tests.guards.catalogue import DOCS, all_proofs
 from tests.guards.mutate import Edit, MutationError, changed_scripts, without
 from tests.guards.proof import Proof, guard
-from tests.guards.runner import FAILS, PASSES, ROOT, Collected, Pair, Verdict, is_proven
+from tests.guards.runner import ERRS, FAILS, PASSES, ROOT, Collected, Pair, Verdict, is_proven
 from tests.guards.table import RULES, catalogue, printed
 
 SETTLE = without("freeing", "settle.lua", "free_slots(row.mid, lane, not lease and row.token or nil)", "")
@@ -57,7 +57,7 @@ def test_only_passes_with_and_fails_without_is_a_proof() -> None:
             Pair("test", Proof("rule", "promise", (SETTLE,)), SETTLE, Verdict(intact), Verdict(mutated))
         )
         for intact in (PASSES, FAILS, "breaks")
-        for mutated in (PASSES, FAILS, "breaks", "not run")
+        for mutated in (PASSES, FAILS, ERRS, "breaks", "not run")
     }
     assert [pair for pair, proven in outcomes.items() if proven] == [(PASSES, FAILS)]
 
@@ -110,6 +110,7 @@ def test_a_run_without_proofs_is_no_proof() -> None:
 
 
 PROOFS = """
+from fairqueue import FairQueueError
 from fairqueue.validation import shown
 from tests.conftest import server
 from tests.guards.conftest import variant
@@ -139,6 +140,12 @@ def test_crashes():
     assert taken() == ["m"]
 
 
+@guard("rule", "errs", without("ids", TARGET, "lease.message.id", "None"))
+def test_errs():
+    answer = ["m"] if taken() == ["m"] else FairQueueError("the server refused a command")
+    assert answer == ["m"]
+
+
 def taken():
     from types import SimpleNamespace
     from tests.guards.scenario import ids
@@ -148,12 +155,14 @@ def taken():
 
 def test_the_runner_tells_proofs_from_others(tmp_path: Path) -> None:
     (tmp_path / "test_made_up.py").write_text(PROOFS, encoding="utf-8")
-    command = [sys.executable, "-m", "tests.guards", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.guards", "--why", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     rows = {row.split()[1]: row.split()[-2:] for row in done.stdout.splitlines() if row.startswith("rule ")}
     assert rows["good"] == ["passes", "fails"]
     assert rows["unnoticed"] == ["passes", "passes"]
     assert rows["gone"] == ["breaks", "(MutationError)"]
     assert rows["crashes"] == ["breaks", "(NameError)"]
+    assert ": assert taken() == [\"m\"] -> assert [None] == ['m']" in done.stdout
+    assert rows["errs"] == ["an", "error"]
     assert done.returncode == 1
-    assert "4 guards, 4 counter-proofs, 3 NOT PROVEN" in done.stdout
+    assert "5 guards, 5 counter-proofs, 4 NOT PROVEN" in done.stdout

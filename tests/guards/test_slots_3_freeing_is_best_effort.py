@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,30 @@ from fairqueue import Lease, Limit, RetryPolicy
 from fairqueue._engine.keys import join, key
 from fairqueue.testing import ManualClock, drain, faults
 from tests.conftest import MakeQueue
-from tests.guards.mutate import without
+from tests.guards.mutate import Mutation, without
 from tests.guards.proof import guard
 from tests.guards.scenario import Queue, claimed, drop_key, held, put_slot, state, told
 
 SURVIVED = without(
     "surviving a freeing that fails", "includes/slots.lua", "reply = try('HDEL'", "reply = call('HDEL'"
 )
+# Where a message's new place is written first, as it is, the error of a freeing comes too late to do harm. These free
+# first, which is harmless too as long as no error of it counts (the last test here); the two together show the rule.
+FREED_FIRST = without(
+    "the new place before the freeing",
+    "settle.lua",
+    "  local outcome = actions[row.action](row, h, budget)\n",
+    "  free_slots(row.mid, lane, not lease and row.token or nil)\n"
+    "  flush_slots()\n"
+    "  local outcome = actions[row.action](row, h, budget)\n",
+).also(
+    "reclaim.lua",
+    "  if in_flight then take_back(mid, lease, h) end\n",
+    "  if lease then free_slots(mid, lease.lane) end\n"
+    "  flush_slots()\n"
+    "  if in_flight then take_back(mid, lease, h) end\n",
+)
+NOT_SURVIVED = Mutation(f"{SURVIVED.name}, and {FREED_FIRST.name}", (*SURVIVED.edits, *FREED_FIRST.edits))
 ONE = [Limit("tenant", default=1)]
 
 
@@ -28,6 +46,13 @@ async def one_in_flight(make_queue: MakeQueue, **options: Any) -> tuple[Queue, L
     (lease,) = await queue.claim()
     await faults.wrong_type(queue, "slots", "tenant", "a")
     return queue, lease
+
+
+async def after_its_lease(queue: Queue, clock: ManualClock) -> None:
+    """Time passes and maintenance has its turns; the errors that it may meet are not what is looked at."""
+    clock.advance(31)
+    for duty in (queue.reclaim, queue.reconcile, queue.reclaim):
+        await told(duty())
 
 
 async def leave_a_readable_leak(queue: Queue) -> None:
@@ -41,48 +66,68 @@ async def test_completing_while_freeing_fails_never_runs_it_again(
     make_queue: MakeQueue, clock: ManualClock
 ) -> None:
     queue, lease = await one_in_flight(make_queue)
-    assert await told(lease.complete()) == "done"
-    clock.advance(31)
-    await queue.reclaim()
-    assert await drain(queue) == []
-    await queue.reconcile()
+    outcome = await told(lease.complete())
+    await after_its_lease(queue, clock)
+    assert [message.id for message in await drain(queue)] == []
+    assert outcome == "done"
 
 
-@guard("slots 3", "a retry keeps the advanced attempt although its slot cannot be freed", SURVIVED)
+@guard(
+    "slots 3",
+    "a retry keeps the advanced attempt although its slot cannot be freed, and the last one is the last",
+    NOT_SURVIVED,
+)
 async def test_a_retry_while_freeing_fails_keeps_the_attempt(
     make_queue: MakeQueue, clock: ManualClock
 ) -> None:
-    queue, lease = await one_in_flight(make_queue, retry=RetryPolicy.fixed(5))
-    assert await told(lease.fail("oops")) == "retried"
-    clock.advance(5)
-    (again,) = await queue.claim()
-    assert again.message.attempt == 2
+    """A failure that did not go through would come back as a crash, and run more often than it may."""
+    queue, lease = await one_in_flight(make_queue, retry=RetryPolicy.fixed(5, max_attempts=2))
+    deliveries, outcomes = [(1, 0)], []
+    for _ in range(3):
+        outcomes.append(await told(lease.fail("oops")))
+        await after_its_lease(queue, clock)
+        if not (again := await queue.claim()):
+            break
+        (lease,) = again
+        deliveries.append((lease.message.attempt, lease.message.crashes))
+        await faults.wrong_type(queue, "slots", "tenant", "a")
+    assert deliveries == [(1, 0), (2, 0)]
+    assert outcomes == ["retried", "dead"]
 
 
-@guard("slots 3", "a reclaim still requeues although the slot cannot be freed", SURVIVED)
+@guard("slots 3", "a reclaim still requeues although the slot cannot be freed", NOT_SURVIVED)
 async def test_a_reclaim_while_freeing_fails_still_requeues(
     make_queue: MakeQueue, clock: ManualClock
 ) -> None:
     queue, _ = await one_in_flight(make_queue)
-    clock.advance(31)
-    report = await told(queue.reclaim())
-    assert getattr(report, "reclaimed", report) == [("a", "m")]
+    for _ in range(3):  # it would stand in the way of each of them: the message is in flight for ever
+        clock.advance(31)
+        await told(queue.reclaim())
+    assert await state(queue, "a", "m") == "ready"
     assert [message.payload for message in await drain(queue)] == ["payload"]
 
 
-@guard("slots 3", "a release goes through although the slot cannot be freed", SURVIVED)
-async def test_a_release_while_freeing_fails_goes_through(make_queue: MakeQueue) -> None:
+@guard("slots 3", "a release goes through although the slot cannot be freed", NOT_SURVIVED)
+async def test_a_release_while_freeing_fails_goes_through(make_queue: MakeQueue, clock: ManualClock) -> None:
     queue, lease = await one_in_flight(make_queue)
-    assert await told(lease.release()) == "released"
-    assert await claimed(queue) == ["m"]
-
-
-@guard("slots 3", "a message dies although its slot cannot be freed", SURVIVED)
-async def test_a_dead_letter_while_freeing_fails_goes_through(make_queue: MakeQueue) -> None:
-    queue, lease = await one_in_flight(make_queue)
-    assert await told(lease.dead_letter("enough")) == "dead"
-    assert await state(queue, "a", "m") == "dead"
+    outcome = await told(lease.release())
+    clock.advance(1)
     await queue.reconcile()
+    assert await claimed(queue) == ["m"]
+    assert outcome == "released"
+
+
+@guard("slots 3", "a message dies although its slot cannot be freed", NOT_SURVIVED)
+async def test_a_dead_letter_while_freeing_fails_goes_through(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue, lease = await one_in_flight(make_queue)
+    outcome = await told(lease.dead_letter("enough"))
+    await after_its_lease(queue, clock)
+    assert [message.id for message in await drain(queue)] == []
+    assert await state(queue, "a", "m") == "dead"
+    assert await queue.dead_letters.count("a") == 1
+    assert outcome == "dead"
 
 
 @guard(
@@ -209,3 +254,19 @@ async def test_waiters_at_a_group_that_becomes_dirty_are_served(make_queue: Make
     await faults.wrong_type(queue, "slots", "tenant", "a")
     await lease.complete()
     assert await claimed(queue) == ["next"]
+
+
+@pytest.mark.parametrize(
+    "proof",
+    [
+        test_a_retry_while_freeing_fails_keeps_the_attempt,
+        test_a_reclaim_while_freeing_fails_still_requeues,
+        test_a_release_while_freeing_fails_goes_through,
+        test_a_dead_letter_while_freeing_fails_goes_through,
+    ],
+)
+async def test_freeing_first_alone_does_no_harm(
+    make_queue: MakeQueue, clock: ManualClock, proof: Callable[[MakeQueue, ManualClock], Awaitable[None]]
+) -> None:
+    with FREED_FIRST.installed():
+        await proof(make_queue, clock)

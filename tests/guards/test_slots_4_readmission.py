@@ -7,7 +7,7 @@ from fairqueue.testing import faults
 from tests.conftest import MakeQueue
 from tests.guards.mutate import without
 from tests.guards.proof import guard
-from tests.guards.scenario import Queue, claimed, drop_key, held, put_slot
+from tests.guards.scenario import Queue, claimed, drop_key, held, put_slot, state, told
 
 ONE = [Limit("tenant", default=1)]
 BOTH = [*ONE, Limit("org", default=1, key="org")]
@@ -128,9 +128,12 @@ async def test_a_message_waits_where_it_is_really_kept_out(make_queue: MakeQueue
 async def test_a_leftover_in_one_group_while_another_is_broken(make_queue: MakeQueue) -> None:
     queue = await make_queue(limits=BOTH)
     await queue.enqueue(1, tenant="a", id="m", metadata={"org": "x"})
+    await queue.enqueue(1, tenant="b", id="other")
     await faults.leak_slot(queue, "tenant", "a", "m")
     await faults.wrong_type(queue, "slots", "org", "x")
-    assert await claimed(queue) == ["m"]
+    for _ in range(3):
+        await told(queue.claim(2))
+    assert [await state(queue, "a", "m"), await state(queue, "b", "other")] == ["in_flight", "in_flight"]
 
 
 @guard(

@@ -8,6 +8,7 @@ from tests.guards.mutate import without
 from tests.guards.proof import guard
 from tests.guards.scenario import (
     LIMITS,
+    drop_key,
     four,
     held,
     state,
@@ -34,9 +35,9 @@ async def test_a_requeue_whose_lane_is_broken_frees_the_slot(
     await faults.wrong_type(queue, "lane", "a", "default")
     clock.advance(31)
     report = await told(queue.reclaim())
-    assert getattr(report, "reclaimed", report) == [("a", "m0")]
     assert await held(queue, "org", "o") == 0
     assert await state(queue, "a", "m0") == "delayed"
+    assert getattr(report, "reclaimed", report) == [("a", "m0")]
     await queue.audit(fix=True)
     clock.advance(10)
     assert [message.id for message in await drain(queue)] == ["m0"]
@@ -50,9 +51,10 @@ async def test_a_release_whose_lane_is_broken_frees_the_slot(
     await queue.enqueue_many(four()[:1])
     (lease,) = await queue.claim()
     await faults.wrong_type(queue, "lane", "a", "default")
-    assert await told(lease.release()) == "released"
+    outcome = await told(lease.release())
     assert await held(queue, "org", "o") == 0
     assert await state(queue, "a", "m0") == "delayed"
+    assert outcome == "released"
     await queue.audit(fix=True)
     clock.advance(10)
     assert [message.id for message in await drain(queue)] == ["m0"]
@@ -60,7 +62,7 @@ async def test_a_release_whose_lane_is_broken_frees_the_slot(
 
 @guard(
     "slots 6",
-    "an enqueue into a broken lane is accepted and delivered later",
+    "an enqueue into a broken lane is accepted and delivered later, and so are the others of its batch",
     without(
         "surviving a lane that cannot be written",
         "enqueue.lua",
@@ -71,12 +73,12 @@ async def test_a_release_whose_lane_is_broken_frees_the_slot(
 async def test_an_enqueue_into_a_broken_lane_is_accepted(make_queue: MakeQueue, clock: ManualClock) -> None:
     queue = await make_queue()
     await faults.wrong_type(queue, "lane", "a", "default")
-    sent = await told(queue.enqueue(0, tenant="a", id="m0"))
-    assert getattr(sent, "created", sent) is True
-    assert await state(queue, "a", "m0") == "delayed"
+    sent = await told(queue.enqueue_many(four()[:2]))
+    assert [await state(queue, "a", "m0"), await state(queue, "b", "m1")] == ["delayed", "ready"]
+    assert [one.created for one in sent] == [True, True]
     await queue.audit(fix=True)
     clock.advance(10)
-    assert [message.id for message in await drain(queue)] == ["m0"]
+    assert sorted(message.id for message in await drain(queue)) == ["m0", "m1"]
 
 
 @guard(
@@ -93,9 +95,9 @@ async def test_a_death_that_cannot_be_listed(make_queue: MakeQueue) -> None:
     queue = await make_queue(limits=LIMITS)
     await queue.enqueue_many(four()[:1])
     (lease,) = await queue.claim()
-    broken = queue._engine.calls.root + "dead:a"
-    await queue._engine.command("SET", broken, "not what it was")
-    assert await told(lease.dead_letter("enough")) == "retried"
+    await faults.wrong_type(queue, "dead", "a")
+    outcome = await told(lease.dead_letter("enough"))
     assert await held(queue, "org", "o") == 0
     assert await state(queue, "a", "m0") == "delayed"
-    await queue._engine.command("DEL", broken)
+    assert outcome == "retried"
+    await drop_key(queue, "dead", "a")
