@@ -50,8 +50,8 @@ class Deliveries(Generic[P]):
     def start(self, lease: Lease[P], alone: bool = False) -> None:
         """Runs the handler; its lease is kept alive until the message is settled.
 
-        ``alone``: when the others have ended, and with nobody beside it. It is given back when another is alone, or when
-        the others have not ended in time; and who has run alone for so long goes on among others: what hangs is no killer.
+        ``alone``: when the others have ended, and with nobody beside it; given back while another is alone. Both for so
+        long only: others that do not end in time, or a message that hangs, must not hold the worker up.
         """
         if alone and self._alone is not None:
             self.refuse(lease)
@@ -64,9 +64,9 @@ class Deliveries(Generic[P]):
         self._keeper.keep(lease, lambda: self._lease_lost(loop, task))
         task.add_done_callback(self._ended)
 
-    def refuse(self, lease: Lease[P], delay: float = 0) -> None:
-        """It came when no more handlers were to start: released, uncounted, to come back in ``delay`` seconds."""
-        self.finished.append((lease, Settlement("release", round(delay * 1000))))
+    def refuse(self, lease: Lease[P]) -> None:
+        """It came when no more handlers were to start: released, uncounted."""
+        self.finished.append((lease, Settlement("release")))
 
     def take_finished(self) -> list[Request]:
         """What is to be settled now; who cannot settle it puts it back."""
@@ -109,11 +109,8 @@ class Deliveries(Generic[P]):
 
     async def _may_begin(self, lease: Lease[P]) -> bool:
         """Waits until the message that is to run alone can."""
-        try:
+        with contextlib.suppress(TimeoutError):  # then it runs beside them: they have proved to be no killers
             await asyncio.wait_for(self._others_ended(), self._patience)
-        except TimeoutError:
-            self.refuse(lease, self._patience)
-            return False
         if self._closing:
             self.refuse(lease)
             return False
@@ -180,6 +177,7 @@ class Deliveries(Generic[P]):
         """A thread cannot be ended: released, its message would run twice at once."""
         task.remove_done_callback(self._ended)
         self.running.pop(task)
+        self._join(lease)
         task.cancel()
         _log.warning(
             "message %r of tenant %r still runs in a thread: its lease will expire",

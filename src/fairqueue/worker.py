@@ -91,7 +91,7 @@ class Worker(Generic[P]):
         self._options = claim_options(self._engine, 1, self.name, pools)
         self._keeper = LeaseKeeper(self._engine, self._options.visibility_ms)
         self._deliveries: Deliveries[P] = Deliveries(
-            self._runner, self._keeper, self._wake, patience=self._options.visibility_ms / 1000
+            self._runner, self._keeper, self._wake, patience=self._options.visibility_ms / 2000
         )
         self._maintenance = Maintenance(self._engine)
         self._heartbeat = Heartbeat(self._engine, self.name, self._describe)
@@ -251,7 +251,8 @@ class Worker(Generic[P]):
 
     def _on_last_chance(self, lease: Lease[P]) -> bool:
         """One more crash, and the message is dead. Alone, it does not take those along that only ran beside a killer."""
-        permitted = int(self._engine.settings.stored.get("max_crashes", "0"))
+        stored = self._engine.settings.stored.get("max_crashes", "")
+        permitted = int(stored) if stored.isdecimal() else 0
         return 0 < lease.message.crashes == permitted - 1 and self._concurrency > 1
 
     async def _server_away(self, finished: list[Request], error: QueueUnavailableError) -> None:

@@ -15,7 +15,7 @@ import pytest
 from fairqueue import Limit, NewMessage
 from tests.conftest import MakeQueue
 from tests.engine.shares import Served, in_order, serve, while_all_have_work, widest_gap
-from tests.engine.tools import claimed, finish, names, one, put
+from tests.engine.tools import claimed, commands, finish, names, one, put
 
 
 def messages(
@@ -272,6 +272,34 @@ async def test_those_who_wait_share_although_each_has_a_full_limit_of_its_own(
         served += [(lease.message.tenant, lease.message.cost) for lease in leases]
         await queue.complete_many(leases)
     assert widest_gap(while_all_have_work(served, dict.fromkeys(tenants, 80)), tenants) <= 2000
+
+
+@pytest.mark.parametrize("raised", [None, 100])
+async def test_a_limit_that_was_raised_and_lowered_leaves_no_credit(
+    make_queue: MakeQueue, raised: int | None
+) -> None:
+    """Many slots were promised and hardly any taken: who gives them back would have every turn for a long time."""
+    queue = await make_queue(limits=[Limit("org", default=1, key="org")])
+    amounts = {"a": 300, "b": 100, "c": 100}
+    for tenant, count in amounts.items():
+        await queue.enqueue_many(messages(tenant, count, **IN_X))
+    await serve_group(queue, 12)
+    await queue.limits.set("org", "x", raised)
+    await queue.complete_many(await queue.claim(6))
+    await queue.limits.set("org", "x", 1)
+    served = await serve_group(queue, 150)
+    assert len(served) >= 149
+    assert widest_gap(served, amounts) <= 2
+
+
+async def test_a_group_without_a_limit_wakes_lanes_not_messages(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("org", default=1, key="org")])
+    await queue.enqueue_many(messages("a", 2000, **IN_X))
+    assert len(await queue.claim(5)) == 1
+    before = await commands(queue)
+    await queue.limits.set("org", "x", None)
+    assert await commands(queue) - before < 100
+    assert len(await queue.claim(100)) == 100
 
 
 async def test_limits_of_some_leave_the_shares_of_the_others_alone(make_queue: MakeQueue) -> None:

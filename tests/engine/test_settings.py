@@ -228,3 +228,15 @@ async def test_another_scheduler_starts_level(
         assert set(served[-5:]) == {"late"}
     else:
         assert "late" not in served[:20]
+
+
+@pytest.mark.parametrize("field", ["max_attempts", "max_crashes", "scheduler"])
+async def test_a_damaged_setting_stops_nobody(make_queue: MakeQueue, clock: ManualClock, field: str) -> None:
+    queue = await make_queue(retry=RetryPolicy.fixed(1))
+    await put(queue, "a", "m1", "m2")
+    await raw(queue, "HSET", "settings", args=[field, "nonsense"])
+    other = await make_queue()
+    assert await (await one(queue)).fail("no") == "retried"
+    assert await (await one(other)).complete() == "done"
+    clock.advance(5)
+    assert await (await one(other)).complete() == "done"

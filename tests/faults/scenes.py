@@ -186,10 +186,11 @@ async def audit(scene: Scene) -> None:
 async def audit_when_empty(scene: Scene) -> None:
     """All work is done, and a key was left."""
     scene.clock.advance(6)
-    while leases := await scene.queue.claim(10):
-        scene.end(*leases, *scene.leases)
-        await scene.queue.complete_many([*leases, *scene.leases])
-        scene.leases = []
+    leases, scene.leases = scene.leases, []
+    while leases:
+        scene.end(*leases)
+        await scene.queue.complete_many(leases)
+        leases = await scene.queue.claim(10)
     await raw(scene.queue, "HSET", "dirty", args=(join("tenant", "gone"), "dirty"))
     await scene.queue.audit(fix=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 from fairqueue import FairQueue, Message, NewMessage, RetryPolicy, Worker
@@ -138,26 +139,47 @@ async def test_one_that_hangs_keeps_the_others_waiting_for_a_visibility_timeout_
         await all_done(queue)
 
 
-async def test_it_is_given_back_when_the_others_do_not_end_in_time(
+async def test_it_runs_beside_others_that_do_not_end_in_time(
     make_queue: MakeQueue, clock: ManualClock
 ) -> None:
-    queue = await make_queue(retry=TWO, visibility_timeout=1.5)
+    queue = await make_queue(retry=TWO, visibility_timeout=2)
     await crashed(queue, clock, "bad")
     await queue.enqueue("long", tenant="b")
     go_on, started = asyncio.Event(), []
 
     async def handle(message: Message[str]) -> None:
         started.append(message.payload)
-        await go_on.wait()
-
-    async def delayed() -> bool:
-        return (await queue.stats()).delayed == 1
+        if message.payload == "long":
+            await go_on.wait()
 
     async with running(queue, handle, concurrency=10):
-        await eventually(delayed, "the one that is to run alone to be put off")
+        await eventually(lambda: started == ["long", "bad"], "it to run beside the long one")
         await queue.enqueue("new", tenant="c")
-        await eventually(lambda: started == ["long", "new"], "a new one to be claimed")
+        await eventually(lambda: started == ["long", "bad", "new"], "the worker to claim again")
         go_on.set()
-    found = await queue.get("a", "bad")
-    assert found is not None
-    assert (found.message.attempt, found.message.crashes) == (1, 1)
+        await all_done(queue)
+
+
+async def test_a_worker_that_left_one_in_a_thread_claims_again_when_it_is_run_again(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue = await make_queue(retry=TWO)
+    await crashed(queue, clock, "hangs")
+    go_on, handled = threading.Event(), []
+
+    def handle(message: Message[str]) -> None:
+        handled.append(message.payload)
+        if message.payload == "hangs":
+            go_on.wait(30)
+
+    worker: Worker[str] = Worker(queue, handle, concurrency=10, grace=0)
+    task = asyncio.create_task(worker.run(signals=False))
+    await eventually(lambda: handled == ["hangs"], "the one on its last chance to start")
+    worker.stop()
+    await task
+    await queue.enqueue("other", tenant="b")
+    task = asyncio.create_task(worker.run(signals=False))
+    await eventually(lambda: handled == ["hangs", "other"], "the worker to claim again")
+    go_on.set()
+    worker.stop()
+    await task

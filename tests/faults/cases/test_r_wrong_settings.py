@@ -198,7 +198,17 @@ async def test_without_its_fairness_state_the_queue_is_fair_again_at_once(
 @pytest.mark.case("R3")
 @pytest.mark.parametrize(
     "kinds",
-    [["ring:p"], ["ring:t"], ["ring:g"], ["ring"], ["pools"], ["delayed"], ["ring", "pools", "delayed"]],
+    [
+        ["ring:p"],
+        ["ring:t"],
+        ["ring:g"],
+        ["ring"],
+        ["waiting"],
+        ["waiters"],
+        ["pools"],
+        ["delayed"],
+        ["ring", "pools", "delayed"],
+    ],
     ids=" and ".join,
 )
 async def test_what_was_evicted_of_turns_and_due_times_is_written_again_by_one_reconcile(

@@ -10,7 +10,7 @@ local MAX_LANES = 2000
 local own = call('HMGET', k.limits, group, limit_of_group(group))
 local held = try('HLEN', k.slots(group))
 local holders = try('HKEYS', k.slots(group))
-if failed(held) then held, holders = -1, {} end
+if failed(held) or failed(holders) then held, holders = -1, {} end
 
 local looked, waiting = 0, 0
 for _, pool in ipairs(call('SMEMBERS', k.waiters(group))) do

@@ -33,10 +33,17 @@ if page[1] == '0' then
   call('HDEL', k.dirty, group)
   any_dirty = false
 end
-for _, pool in ipairs(call('SMEMBERS', k.waiters(group))) do
-  if call('EXISTS', k.ring(group_scope(pool, group)), woken_key(pool, group)) == 0 then
-    call('HSET', k.settings, 'to_rebuild', '1') -- the list of those who wait was evicted or deleted
+-- Lists of those who wait that were evicted or deleted: the first of them tell.
+local TOLD_BY = 50
+for _, pool in ipairs(call('SMEMBERS', k.pools)) do
+  local lost = false
+  for _, tenant in ipairs(call('ZRANGE', k.ring(group_scope(pool, group)), 0, TOLD_BY - 1)) do
+    call('SADD', k.waiters(group), pool)
+    lost = lost or call('EXISTS', waiting_key(pool, group, tenant)) == 0
   end
+  local known = call('SISMEMBER', k.waiters(group), pool) == 1
+  lost = lost or known and call('EXISTS', k.ring(group_scope(pool, group)), woken_key(pool, group)) == 0
+  if lost then call('HSET', k.settings, 'to_rebuild', '1') end
 end
 most_wakes = 40 -- at most 2 ms of the server's time at a stretch
 wake({ [group] = true })

@@ -39,6 +39,15 @@ local function use_baton(lane, group)
   return true
 end
 
+-- Gives back what a wake-up charged, but never leads back behind virtual time: who was promised many slots and took
+-- none would have a credit from the time in which it could take none.
+local function refund(scope, tenant, charge)
+  for _, key in ipairs({ k.ring(scope), k.tags(scope) }) do
+    local tag = tonumber(call('ZSCORE', key, tenant))
+    if tag then return call('ZADD', key, math.max(tag - charge, math.min(tag, clock(scope))), tenant) end
+  end
+end
+
 -- The lane gives back the batons it holds and what they charged; returns the set of their groups, to be woken again.
 local function hand_back(lane)
   local batons = {}
@@ -47,10 +56,7 @@ local function hand_back(lane)
     if count > 0 then
       local scope = group_scope(lane.pool, group)
       drop_batons(lane, group, count)
-      local ring = call('ZSCORE', k.ring(scope), lane.tenant) and k.ring(scope) or k.tags(scope)
-      if not policy.by_seq and call('ZSCORE', ring, lane.tenant) then
-        call('ZINCRBY', ring, -charge, lane.tenant)
-      end
+      if not policy.by_seq then refund(scope, lane.tenant, charge) end
       batons[group] = true
     end
   end

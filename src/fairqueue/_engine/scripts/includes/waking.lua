@@ -55,16 +55,33 @@ do
     return false
   end
 
+  -- A tenant is on a group's list without a lane there: left by a script that was cut, or its list was evicted.
+  local function list_is_gone(pool, group, tenant)
+    for _, at in ipairs(call('HVALS', k.parked(pool .. US .. tenant))) do
+      if at == group then call('HSET', k.settings, 'to_rebuild', '1') end
+    end
+  end
+
+  -- A group without a limit promises nothing: whoever waits there goes back to its ring, as often as it likes.
+  local function let_go(lane, group, lane_tag, tag, seq)
+    set_clock(group_scope(lane.pool, group), tag)
+    if call('HEXISTS', parked_key(lane), lane.name) == 1 then enter_lane(lane, lane_tag, seq) end
+    unpark(lane, group, tag)
+    wakes = wakes + 1
+    return 1
+  end
+
   -- Wakes the next lane of the least served tenant at one group in one pool. The group's own virtual time
   -- decides: by the pool's clock, weights would come out equal at a group of limit 1. Returns nil when nobody
   -- waits, else how many were woken (0: what waited there was empty or gone).
-  local function wake_one(pool, group)
+  local function wake_one(pool, group, unlimited)
     local scope = group_scope(pool, group)
     local tenant, tag = first(scope)
     if not tenant then return nil end
     local waiting = waiting_key(pool, group, tenant)
     local top = call('ZRANGE', waiting, 0, 0, 'WITHSCORES')
     if not top[1] then
+      list_is_gone(pool, group, tenant)
       leave(scope, tenant, tag)
       return 0
     end
@@ -80,6 +97,7 @@ do
       tenant_changed(lane)
       return 0
     end
+    if unlimited then return let_go(lane, group, tonumber(top[2]), tag, seq) end
     if count == 0 and moved_on(lane, group, tonumber(top[2]), tag) then return 0 end
     set_clock(scope, tag)
     if count == 0 then enter_lane(lane, tonumber(top[2]), seq) end
@@ -129,7 +147,7 @@ do
     for _, pool in ipairs(place.pools) do
       local room = place.room - call('HLEN', woken_key(pool, place.group))
       while room > 0 and wakes < most_wakes do
-        local woken = wake_one(pool, place.group)
+        local woken = wake_one(pool, place.group, place.room == math.huge)
         if not woken then break end
         room = room - woken
       end
