@@ -95,9 +95,8 @@ class Worker(Generic[P]):
         )
         self._maintenance = Maintenance(self._engine)
         self._heartbeat = Heartbeat(self._engine, self.name, self._describe)
-        self._stops: list[
-            None
-        ] = []  # one for each stop() so far; appending is safe from any thread or signal
+        # One entry for each stop() so far: appending is safe from any thread, and from a signal handler.
+        self._stops: list[None] = []
         self._stops_before = 0  # the run that is under way
         self._changed = asyncio.Event()  # a handler has ended, or the worker is to stop
         self._loop: asyncio.AbstractEventLoop | None = None

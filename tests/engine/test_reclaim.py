@@ -164,3 +164,19 @@ async def test_an_unreadable_header_in_flight_goes_to_the_dead_letters_and_frees
     assert await held(queue, "tenant", "a") == 0
     (letter,), _ = await queue.dead_letters.list("a")
     assert (letter.message.id, letter.reason, letter.raw) == ("m1", "unreadable", b'"m1"')
+
+
+async def test_a_last_crash_that_cannot_be_listed_is_no_death_yet(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue = await make_queue(retry=RetryPolicy(max_crashes=1))
+    await put(queue, "a", "m")
+    await queue.claim()
+    await faults.wrong_type(queue, "dead", "a")
+    clock.advance(31)
+    report = await queue.reclaim()
+    assert (report.reclaimed, report.dead) == ([("a", "m")], [])
+    assert await state(queue, "a", "m") == "delayed"
+    await raw(queue, "DEL", "dead", "a")
+    clock.advance(10)
+    assert await claimed(queue) == ["m"]

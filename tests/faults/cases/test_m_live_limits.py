@@ -66,33 +66,6 @@ async def test_what_is_no_limit_is_refused(make_queue: MakeQueue, value: Any) ->
 # --- M2 ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.case("M2")
-@pytest.mark.skip(reason="pause arrives with flow control")
-async def test_pausing_stops_what_was_not_started(make_queue: MakeQueue) -> None:
-    """There is no list of claimed messages for a pause to overlook: what a worker does not run it has not claimed."""
-    queue: Any = await make_queue(limits=[Limit("tenant", default=10)])
-    await put(queue, "T", *(f"m{n}" for n in range(10)))
-    await queue.pause(tenant="T")
-    started: list[tuple[str, int]] = []
-
-    async def handle(message: Message[Any]) -> None:
-        started.append((message.id, message.attempt))
-
-    worker = Worker(queue, handle)
-    working = asyncio.ensure_future(worker.run(signals=False))
-    await put(queue, "U", "other")
-    await eventually(lambda: started == [("other", 1)], "another tenant's message to run")
-    assert await held(queue, "tenant", "T") == 0
-    await queue.resume(tenant="T")
-    await eventually(lambda: len(started) == 11, "the paused ones to run")
-    worker.stop()
-    await working
-    assert started[1:] == [(f"m{n}", 1) for n in range(10)]
-
-
-# --- M3 ----------------------------------------------------------------------------------------------------------
-
-
 class Running:
     """A worker whose handlers run until they are let go, one by one."""
 
@@ -119,6 +92,42 @@ class Running:
             go_on.set()
         self._worker.stop()
         await self._task
+
+
+@pytest.mark.case("M2")
+async def test_limit_zero_stops_what_was_not_started(make_queue: MakeQueue) -> None:
+    """There is no pause yet: limit 0 is how a tenant is stopped. A worker claims only what it can start at once, so there is
+    no list of claimed messages that would run all the same.
+    """
+    queue = await make_queue(clock=None, limits=[Limit("tenant", default=3)])
+    await put(queue, "T", *(f"m{n}" for n in range(10)))
+    running = Running(queue)
+    await eventually(lambda: running.started == ["m0", "m1", "m2"], "as many as the limit to start")
+    await queue.limits.set("tenant", "T", 0)
+    await running.end("m0", "m1", "m2")
+    await put(queue, "U", "other")
+    await eventually(lambda: "other" in running.started, "another tenant's message to start")
+    await eventually(lambda: nothing_held(queue), "the slots to be free")
+    assert running.started == ["m0", "m1", "m2", "other"]
+    waiting, _ = await queue.messages("T")
+    assert [(one.message.id, one.state.value, one.message.attempt) for one in waiting] == [
+        (f"m{n}", "ready", 0) for n in range(3, 10)
+    ]
+    await queue.limits.reset("tenant", "T")
+    for n in range(3, 10):
+        await eventually(lambda n=n: f"m{n}" in running.started, f"m{n} to start")  # type: ignore[misc]
+        await running.end(f"m{n}")
+    await running.end("other")
+    await running.stop()
+    assert sorted(running.started) == sorted([*(f"m{n}" for n in range(10)), "other"])
+    assert running.ended == Counter(running.started)
+
+
+async def nothing_held(queue: FairQueue[Any]) -> bool:
+    return await holds(queue, 0)
+
+
+# --- M3 ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.case("M3")

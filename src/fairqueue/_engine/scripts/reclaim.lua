@@ -6,6 +6,7 @@
 -- FLAGS allow-oom
 -- REPLY how many were looked at, mids put back, mids that died
 -- @include transition
+-- @include bury
 
 local expired = call('ZRANGEBYSCORE', k.deadlines, '-inf', int(now), 'LIMIT', 0, limit)
 if #expired > 0 and uptime > 0 then
@@ -15,23 +16,15 @@ end
 local lease_texts, head_texts = get_many(k.leases, expired), get_many(k.head, expired)
 local reclaimed, dead = {}, {}
 
-local function bury(mid, h)
-  local tenant = tenant_of(mid)
-  dead[#dead + 1] = mid
-  if settings.dead_letters == '0' then
-    make_gone(mid)
-    return count(tenant, 'dropped')
-  end
-  local state = make_dead(mid, h, 'worker lost', 'the lease expired ' .. h.crashes .. ' times')
-  moved_between(tenant, 'f', state)
-  if state == 'x' then count(tenant, 'dead_lettered') end
-end
-
 local function take_back(mid, lease, h)
   local budget = lease and lease.max_crashes or tonumber(settings.max_crashes)
   h.via, h.crashes = 'c', h.crashes + 1
   count(tenant_of(mid), 'reclaimed')
-  if h.crashes >= budget then return bury(mid, h) end
+  if h.crashes >= budget then
+    local outcome = bury(mid, h, 'worker lost', 'the lease expired ' .. h.crashes .. ' times')
+    table.insert(outcome == 'retried' and reclaimed or dead, mid)
+    return
+  end
   moved_between(tenant_of(mid), 'f', make_ready(mid, h))
   reclaimed[#reclaimed + 1] = mid
 end

@@ -6,6 +6,7 @@
 -- FLAGS allow-oom
 -- REPLY an outcome for each row
 -- @include transition
+-- @include bury
 -- @include replay
 
 local answered = recorded()
@@ -25,18 +26,6 @@ local function end_message(mid, h, what)
   count(tenant_of(mid), what)
 end
 
-local function bury(row, h, reason)
-  if settings.dead_letters == '0' then
-    end_message(row.mid, nil, 'dropped')
-    return 'dropped'
-  end
-  local state = make_dead(row.mid, h, reason, row.text)
-  moved_between(tenant_of(row.mid), 'f', state)
-  if state ~= 'x' then return 'retried' end
-  count(tenant_of(row.mid), 'dead_lettered')
-  return 'dead'
-end
-
 local function put_back(mid, h, delay)
   local state = 'd'
   if delay > 0 then make_delayed(mid, h, now + delay) else state = make_ready(mid, h) end
@@ -53,7 +42,7 @@ end
 function actions.fail(row, h, budget)
   count(tenant_of(row.mid), 'failed')
   h.via = 'f'
-  if h.attempt >= budget then return bury(row, h, 'failed') end
+  if h.attempt >= budget then return bury(row.mid, h, 'failed', row.text) end
   note(row.mid, h, 'failed', row.text)
   put_back(row.mid, h, row.delay)
   count(tenant_of(row.mid), 'retried')
@@ -69,7 +58,7 @@ end
 
 function actions.dead(row, h)
   h.via = 'f'
-  return bury(row, h, row.reason)
+  return bury(row.mid, h, row.reason, row.text)
 end
 
 -- The transition of a message that this token owns in flight. The slots go by what the lease lists; without a
