@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from typing import Generic
+from typing import Any, Generic
 
 from fairqueue.generics import P
 from fairqueue.lease import Lease, failure, held
 from fairqueue.lease_keeper import LeaseKeeper
+from fairqueue.message import named
 from fairqueue.running import Runner
 from fairqueue.settlement import Settlement
 from fairqueue.settling import Request
@@ -83,14 +84,9 @@ class Deliveries(Generic[P]):
         """The server has answered for what was taken."""
         self._settling = False
         self._an_end.set()
-        for (lease, _), outcome in zip(finished, outcomes, strict=True):
+        for (lease, settlement), outcome in zip(finished, outcomes, strict=True):
             self._keeper.drop(lease)
-            if outcome == "lost":
-                _log.warning(
-                    "message %r of tenant %r was finished after its lease was lost: it runs again",
-                    lease.message.id,
-                    lease.message.tenant,
-                )
+            _tell(lease, settlement, outcome)
 
     def open(self) -> None:
         """The worker runs (again)."""
@@ -183,4 +179,26 @@ class Deliveries(Generic[P]):
             "message %r of tenant %r still runs in a thread: its lease will expire",
             lease.message.id,
             lease.message.tenant,
+            extra=named(lease.message),
+        )
+
+
+def _tell(lease: Lease[Any], settlement: Settlement, outcome: str) -> None:
+    """The ends that somebody has to look at."""
+    message = lease.message
+    if outcome == "lost":
+        _log.warning(
+            "message %r of tenant %r was finished after its lease was lost: it runs again",
+            message.id,
+            message.tenant,
+            extra=named(message),
+        )
+    elif outcome in ("dead", "dropped"):
+        _log.error(
+            "message %r of tenant %r is %s now: %s",
+            message.id,
+            message.tenant,
+            "a dead letter" if outcome == "dead" else "out of tries and dropped",
+            settlement.text or settlement.reason or "failed",
+            extra=named(message),
         )

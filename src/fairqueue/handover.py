@@ -13,7 +13,7 @@ from fairqueue.codec import BodyError
 from fairqueue.decoding import decoded, message_of
 from fairqueue.generics import P
 from fairqueue.lease import Desk, Held, Lease
-from fairqueue.message import Message
+from fairqueue.message import Message, named
 from fairqueue.settlement import Settlement
 from fairqueue.settling import Request, Settler
 from fairqueue.tasks import Tasks
@@ -50,7 +50,13 @@ class HandOver(Generic[P]):
             except BodyError as error:
                 lease: Lease[Any] = _lease(each, message_of(each.id, each.header, {}, None), kept)
                 unreadable.append((lease, Settlement("dead", reason="undecodable", text=str(error))))
-                _log.error("message %r of %r cannot be decoded: %s", each.id, each.tenant, error)
+                _log.error(
+                    "message %r of tenant %r cannot be decoded: %s",
+                    each.id,
+                    each.tenant,
+                    error,
+                    extra=named(lease.message),
+                )
         if unreadable:
             # The readable ones must not wait, leased, for a server that has gone away meanwhile.
             await asyncio.wait([self._tasks.start(self._settler.settle(unreadable))], timeout=BURIAL)

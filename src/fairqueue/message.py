@@ -115,3 +115,8 @@ class MessageInfo(Generic[P_co]):
     error: str | None = None
     reason: str | None = None
     decodable: bool = True
+
+
+def named(message: Message[Any]) -> dict[str, Any]:
+    """What tells a message in a log line, as fields of the record (the ``extra`` of ``logging``)."""
+    return {"tenant": message.tenant, "message_id": message.id, "attempt": message.attempt}

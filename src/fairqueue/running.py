@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from fairqueue.errors import ConfigurationError, FairQueueError, LeaseLostError, QueueClosedError
 from fairqueue.lease import Lease, failure, held
-from fairqueue.message import Message
+from fairqueue.message import Message, named
 from fairqueue.outcomes import DeadLetterNow, Release, Retry
 from fairqueue.settlement import Settlement, described
 from fairqueue.validation import callable_, shown
@@ -145,7 +145,10 @@ class Runner:
                 return await self._run(lease)
         message = lease.message
         _log.warning(
-            "message %r of tenant %r was lost before its handler started", message.id, message.tenant
+            "message %r of tenant %r was lost before its handler started",
+            message.id,
+            message.tenant,
+            extra=named(message),
         )
         return None
 
@@ -159,7 +162,12 @@ class Runner:
             except QueueClosedError:
                 raise
             except FairQueueError as error:
-                _log.warning("message %r waits: nobody knows whose it is: %s", lease.message.id, error)
+                _log.warning(
+                    "message %r waits: nobody knows whose it is: %s",
+                    lease.message.id,
+                    error,
+                    extra=named(lease.message),
+                )
                 await asyncio.sleep(_ASK_AGAIN)
         return not lease.lost.is_set()
 
@@ -219,6 +227,6 @@ class Runner:
             message.attempt,
             described(error),
             exc_info=error,
-            extra={"tenant": message.tenant, "message_id": message.id, "attempt": message.attempt},
+            extra=named(message),
         )
         return failure(lease, error)

@@ -126,6 +126,66 @@ async def test_an_error_is_logged_and_kept(
     assert "Traceback" in caplog.text
 
 
+def last_words(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:
+    """Text and fields of what was logged as an error."""
+    return [
+        (
+            record.getMessage(),
+            {name: getattr(record, name) for name in ("tenant", "message_id", "attempt")},
+        )
+        for record in caplog.records
+        if record.levelno == logging.ERROR
+    ]
+
+
+async def test_it_is_logged_which_message_became_a_dead_letter_and_why(
+    make_queue: MakeQueue, clock: ManualClock, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, at the last attempt, however it ended."""
+    queue = await make_queue(retry=RetryPolicy.fixed(1, max_attempts=2))
+
+    def work(message: Message[Any]) -> None:
+        if message.id == "hopeless":
+            raise DeadLetterNow("the account was deleted")
+        raise ValueError("the API is busy")
+
+    async def waits() -> bool:
+        return (await queue.stats()).delayed == 1
+
+    await queue.enqueue(1, tenant="a", id="failing")
+    async with running(queue, made(kind, work)):
+        await eventually(waits, "the first attempt to have failed")
+        assert last_words(caplog) == []
+        clock.advance(1)
+        await all_done(queue)
+        await queue.enqueue(1, tenant="b", id="hopeless")
+        await all_done(queue)
+    failing, hopeless = last_words(caplog)
+    assert failing == (
+        "message 'failing' of tenant 'a' is a dead letter now: ValueError: the API is busy",
+        {"tenant": "a", "message_id": "failing", "attempt": 2},
+    )
+    assert hopeless == (
+        "message 'hopeless' of tenant 'b' is a dead letter now: the account was deleted",
+        {"tenant": "b", "message_id": "hopeless", "attempt": 1},
+    )
+
+
+async def test_what_is_dropped_for_want_of_dead_letters_is_logged_too(
+    make_queue: MakeQueue, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = await make_queue(retry=RetryPolicy.none(), dead_letters=False)
+
+    def work(message: Message[Any]) -> None:
+        raise ValueError("the API is busy")
+
+    await queue.enqueue(1, tenant="a", id="m")
+    async with running(queue, made(kind, work)):
+        await all_done(queue)
+    ((text, _),) = last_words(caplog)
+    assert text == "message 'm' of tenant 'a' is out of tries and dropped now: ValueError: the API is busy"
+
+
 async def test_retry_counts_and_waits_as_it_says(
     make_queue: MakeQueue, kind: str, clock: ManualClock
 ) -> None:

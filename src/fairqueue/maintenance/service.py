@@ -90,9 +90,19 @@ class Maintenance:
         report = await reclaim(self._engine, patience=0, uptime=self._extend_interval)
         self._doubt.judged()
         for tenant, id_ in report.reclaimed:
-            _log.warning("the lease of message %r of tenant %r expired: it is ready again", id_, tenant)
+            _log.warning(
+                "the lease of message %r of tenant %r expired: it is ready again",
+                id_,
+                tenant,
+                extra={"tenant": tenant, "message_id": id_},
+            )
         for tenant, id_ in report.dead:
-            _log.error("message %r of tenant %r was lost by its worker too often: dead letter", id_, tenant)
+            _log.error(
+                "message %r of tenant %r is a dead letter now: its workers were lost too often",
+                id_,
+                tenant,
+                extra={"tenant": tenant, "message_id": id_},
+            )
 
     async def _look(self) -> None:
         """Notes what trouble there was. The first answer after an outage must not be that of a judgement."""
