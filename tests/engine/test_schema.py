@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from fairqueue import FairQueue, Limit, SchemaMismatchError
+from fairqueue import FairQueue, Limit, Message, SchemaMismatchError, Worker
 from fairqueue._engine.script import load_all
 from fairqueue.maintenance.promoter import promote
+from fairqueue.testing import ManualClock
 from tests.conftest import MakeQueue
-from tests.engine.tools import claimed, put, raw
+from tests.engine.tools import claimed, put, raw, state
 
 
 @pytest.fixture
@@ -101,3 +103,31 @@ def _call(script: Any, args: list[Any]) -> Any:
     from fairqueue._engine.calls import Call
 
     return Call(script, args, lambda answer: answer)
+
+
+async def test_a_running_worker_ends_when_the_number_changes_and_its_message_is_delivered_again(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    """What it had in hand keeps its lease until that expires; a worker that speaks the stored number has it then."""
+    queue = await make_queue()
+    await put(queue, "a", "m")
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    async def handle(_: Message[Any]) -> None:
+        started.set()
+        await go_on.wait()
+
+    worker: Worker[Any] = Worker(queue, handle, concurrency=2, grace=0)
+    running = asyncio.create_task(worker.run(signals=False))
+    await started.wait()
+    await raw(queue, "HSET", "settings", args=["schema", "99"])
+    go_on.set()
+    with pytest.raises(SchemaMismatchError, match="99"):
+        await asyncio.wait_for(running, 30)
+    await restore(queue)
+    assert await state(queue, "a", "m") == "in_flight"
+    clock.advance(31)
+    await queue.reclaim()
+    (lease,) = await queue.claim()
+    assert (lease.message.attempt, lease.message.crashes) == (2, 1)
+    assert await lease.complete() == "done"
