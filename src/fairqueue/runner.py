@@ -53,15 +53,21 @@ def run_worker(
         settings.grace,
         settings.name,
     )
-    exits_after(worker)
+
+    def end_threads() -> None:
+        """Others may have their messages from now on: not even the connections are closed before."""
+        if isinstance(counted, _Counted) and counted.busy:
+            _log.info("worker %s has drained", worker.name)
+            leave(DRAINED)
+
+    exits_after(worker, end_threads)
     loop = asyncio.Runner()
     try:
         loop.run(_work(queue, worker, lifeline))
     except BaseException:
         leave_within(EXIT_PATIENCE, FAILED)  # the loop is not closed: that would wait for its threads
         raise
-    if isinstance(counted, _Counted) and counted.busy:
-        leave(DRAINED)
+    end_threads()
     leave_within(EXIT_PATIENCE, DRAINED)
     loop.close()
     return DRAINED

@@ -9,7 +9,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from typing import Any, Generic
 
@@ -101,6 +101,7 @@ class Worker(Generic[P]):
         self._changed = asyncio.Event()  # a handler has ended, or the worker is to stop
         self._loop: asyncio.AbstractEventLoop | None = None
         self._exits_after = False
+        self._released: Callable[[], None] = lambda: None
 
     # --- life ------------------------------------------------------------------------------------------------
 
@@ -141,18 +142,29 @@ class Worker(Generic[P]):
         self._keeper.start()
         await self._maintenance.start()
         self._heartbeat.start()
+        exits_after = False  # an error: nobody knows how long the process will be there
         try:
             while not self._stopping:
                 await self._turn()
             await self._drain()
+            exits_after = self._exits_after
         finally:
-            self._heartbeat.stop()
-            await self._maintenance.stop()
-            await self._deliveries.abandon(self._exits_after)
-            with contextlib.suppress(FairQueueError):
-                await self._settle_finished()
-            self._keeper.stop()
-            await self._heartbeat.say_goodbye()
+            await self._wind_up(exits_after)
+
+    async def _wind_up(self, exits_after: bool) -> None:
+        """Everything that was started ends. What others may take up from here on is given back last."""
+        self._heartbeat.stop()
+        await self._maintenance.stop()
+        if exits_after:  # what lost claims may have taken, and wake-ups, go back too: there may be no later
+            await self._engine.stop_listening()
+            await self._consumer.close()
+        await self._deliveries.abandon(exits_after)
+        await self._heartbeat.say_goodbye()
+        with contextlib.suppress(FairQueueError):
+            await self._settle_finished()
+        if exits_after:
+            self._released()
+        self._keeper.stop()
 
     def run_sync(self, signals: bool = True) -> None:
         """``run()`` for a script: owns an event loop until it returns, and closes the queue.
@@ -297,12 +309,14 @@ class Worker(Generic[P]):
             await self._server_away(finished, error)
 
 
-def exits_after(worker: Worker[Any]) -> None:
+def exits_after(worker: Worker[Any], released: Callable[[], None]) -> None:
     """For whoever ends the process right after ``run()``: messages of threads that still run are released too.
 
-    Otherwise they stay leased until their lease expires, or they would run twice at once.
+    Otherwise they stay leased until their lease expires, or they would run twice at once. ``released`` is called when
+    they have been, as the very last step of a run: from then on others may have them, so it ends the process if threads
+    still run.
     """
-    worker._exits_after = True  # noqa: SLF001 - the only way in
+    worker._exits_after, worker._released = True, released  # noqa: SLF001 - the only way in
 
 
 def _seconds(handler_timeout: timedelta | float | None) -> float | None:

@@ -17,6 +17,7 @@ from fairqueue.cli.target import load_handler
 from fairqueue.errors import ConfigurationError, FairQueueError
 from tests.cli.command import Place, Running
 from tests.cli.handlers import TEXT
+from tests.support.proxy import Proxy
 from tests.support.waiting import eventually_sync
 
 
@@ -65,6 +66,18 @@ def test_a_signal_drains(worked: Place, number: int) -> None:
 def test_after_the_grace_the_rest_is_released_and_the_process_ends(worked: Place, handler: str) -> None:
     running = begun(worked, f"shop:{handler}", "--grace", "0.1")
     assert running.stop() == 0
+    assert attempt_and_state(worked) == (0, "ready")
+
+
+def test_a_thread_that_is_given_up_has_no_time_beside_its_successor(worked: Place) -> None:
+    """Its message goes back as the very last step: nothing is asked of the server after it, and the process ends."""
+    with worked.queue() as queue:
+        queue.connect()
+        upstream = queue.url
+    with Proxy(upstream) as proxy:
+        running = begun(worked, "shop:plain_for_ever", "--grace", "0.1", f"--url={proxy.url}")
+        assert running.stop() == 0
+        assert proxy.requests[-1].name == "settle"
     assert attempt_and_state(worked) == (0, "ready")
 
 

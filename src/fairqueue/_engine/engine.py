@@ -195,15 +195,19 @@ class Engine:
     async def close(self) -> None:
         """Gives back bells and connections; an embedded server of ours loses this client."""
         self.own()
-        for bell in self._bells.values():
-            await bell.close()
-        self._bells.clear()
+        await self.stop_listening()
         await self.connection.close()
         server, self._server = self._server, None
         if server is not None:
             await asyncio.to_thread(server.close)
         self._connected = False
         self._loop, self._connecting = None, None
+
+    async def stop_listening(self) -> None:
+        """Closes the bells: what is rung from now on wakes others."""
+        for bell in self._bells.values():
+            await bell.close()
+        self._bells.clear()
 
     # --- calls -----------------------------------------------------------------------------------------------
 
