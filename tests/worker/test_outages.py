@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from fairqueue import Limit, Message, NewMessage
+from fairqueue import FairQueue, Limit, Message, NewMessage
 from fairqueue.maintenance.service import Maintenance
 from fairqueue.testing import faults
 from tests.conftest import MakeQueue
-from tests.support.fixtures import StartWorker
+from tests.support.fixtures import MakeServer, StartWorker
 from tests.support.processes import ENDED, STARTED, Log, Server
 from tests.support.proxy import Proxy, hold_reply, lose_request
 from tests.support.stopwatch import Stopwatch
@@ -44,6 +44,39 @@ async def test_restarted_after_longer_than_the_leases_no_handler_is_doubled(
     assert log.count(ENDED) == 6
     totals = (await queue.stats()).totals
     assert (totals.completed, totals.reclaimed) == (6, 0)
+
+
+async def test_who_starts_after_the_outage_judges_no_lease_of_before_it(
+    make_queue: MakeQueue, make_server: MakeServer
+) -> None:
+    """The server loads its data for longer than leases are held back: it has run for long when it serves again."""
+    own = make_server(appendonly="no", key_load_delay="4000", loading_process_events_interval_bytes="1024")
+    queue = await make_queue(url=own.url, clock=None, visibility_timeout=2)
+    own.command(
+        "EVAL", "for n = 1, 500 do redis.call('SET', KEYS[1] .. n, string.rep('x', 500)) end", 1, "weight"
+    )
+    await queue.enqueue_many([NewMessage(n, tenant="a", id=f"m{n}") for n in range(2)])
+    kept, lost = await queue.claim(2)
+    own.command("SAVE")
+    own.kill()
+    await asyncio.to_thread(own.start)
+    with Proxy(own.url) as proxy:
+        quick = {"visibility_timeout": 2, "reclaim_interval": 0.05}
+        async with FairQueue[Any](proxy.url, queue.name, **quick) as late:
+            maintenance = Maintenance(late._engine)
+            await maintenance.start()
+            try:
+                await eventually(lambda: proxy.count("reclaim") > 1, "a pass over all leases")
+                assert await kept.extend() > lost.deadline
+                await eventually(lambda: all_but_one_are_back(queue), "the one that nobody extended")
+            finally:
+                await maintenance.stop()
+    assert await kept.complete() == "done"
+
+
+async def all_but_one_are_back(queue: FairQueue[Any]) -> bool:
+    stats = await queue.stats()
+    return (stats.ready, stats.in_flight) == (1, 1)
 
 
 async def test_what_was_finished_during_the_outage_is_settled_after_it(

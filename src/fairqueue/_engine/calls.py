@@ -172,14 +172,14 @@ class Calls:
         return self._call("promote", int, limit=limit)
 
     def reclaim(
-        self, limit: int, uptime: float = 0
+        self, limit: int, hold_ms: int = 0
     ) -> Call[tuple[int, list[tuple[str, str]], list[tuple[str, str]]]]:
-        """``uptime``: seconds the server must have run for; before, it judges nothing."""
+        """``hold_ms``: how long after an outage of the server leases of before it are not judged."""
 
         def decode(raw: list[Any]) -> tuple[int, list[tuple[str, str]], list[tuple[str, str]]]:
             return raw[0], _identities(raw[1]), _identities(raw[2])
 
-        return self._call("reclaim", decode, limit=limit, uptime=uptime)
+        return self._call("reclaim", decode, limit=limit, hold=hold_ms)
 
     def reconcile_group(self, group: str, cursor: str) -> Call[tuple[str, bool, int, list[tuple[str, str]]]]:
         def decode(raw: list[Any]) -> tuple[str, bool, int, list[tuple[str, str]]]:

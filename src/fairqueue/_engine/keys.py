@@ -60,6 +60,11 @@ KEYS: dict[str, Key] = {
         "group -> 'dirty' (a slot could not be freed) or 'closed' (being rebuilt)",
         "settle, reconcile",
     ),
+    "served": Key(
+        "string",
+        "run of the server, when it was first seen to serve, and since when leases outlived no outage",
+        "reclaim",
+    ),
     "stopped": Key("hash", "lanes whose key could not be read -> when", "claim, wake, tidy"),
     "vtime": Key("hash", "scope -> virtual time", "claim, wake"),
     "present": Key("hash", "tenant -> messages it has, dead ones included", "enqueue, settle, purge"),
@@ -113,7 +118,19 @@ KEYS: dict[str, Key] = {
 # What may be left when all work is done: settings and counters stay until reset, lanes that were broken by hand until
 # reconcile has looked at them again; the rest expires or is bounded.
 REMAINS = frozenset(
-    {"settings", "counters", "limits", "totals", "stopped", "workers", "worker_info", "call", "bell", "lock"}
+    {
+        "settings",
+        "counters",
+        "limits",
+        "totals",
+        "stopped",
+        "workers",
+        "worker_info",
+        "served",
+        "call",
+        "bell",
+        "lock",
+    }  # fmt: skip
 )
 
 

@@ -17,15 +17,15 @@ class ReclaimReport:
     dead: list[tuple[str, str]] = field(default_factory=list)
 
 
-async def reclaim(engine: Engine, patience: float | None = None, uptime: float = 0) -> ReclaimReport:
+async def reclaim(engine: Engine, patience: float | None = None, hold_ms: int = 0) -> ReclaimReport:
     """One pass over all leases that have expired by now.
 
     With ``patience`` 0 it does not ride through an outage: what has expired meanwhile is not to be judged at once,
-    nor by a server that has run for less than ``uptime`` seconds.
+    nor, for ``hold_ms`` after the server was first seen to serve again, what was claimed before.
     """
     report = ReclaimReport()
     while True:
-        looked, reclaimed, dead = await engine.run(engine.calls.reclaim(CHUNK, uptime), patience)
+        looked, reclaimed, dead = await engine.run(engine.calls.reclaim(CHUNK, hold_ms), patience)
         report.reclaimed.extend(reclaimed)
         report.dead.extend(dead)
         if looked < CHUNK:

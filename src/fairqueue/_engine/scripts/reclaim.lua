@@ -1,17 +1,39 @@
 -- reclaim: every expired lease goes back to its old place at once, or, after too many crashes, to the dead
 -- letters. The slots are freed in the same step, by what the lease lists: a process that never saw the
--- message can do it. With `uptime` (seconds) nothing is judged by a server that has run for less: it was away, and
--- the handlers that went on meanwhile have not had the time to extend their leases.
--- ARGV schema now:int limit:int uptime:int
+-- message can do it. With `hold` (ms) the leases of before an outage are not judged for so long after the server was
+-- first seen to serve again: the handlers that went on meanwhile have not had the time to extend them. It is the
+-- server that remembers, since whoever asks may have started after the outage; and how long it has run does not tell
+-- when it had loaded its data.
+-- ARGV schema now:int limit:int hold:int
 -- FLAGS allow-oom
 -- REPLY how many were looked at, mids put back, mids that died
 -- @include transition
 -- @include bury
 
+-- Leases claimed before this instant are held back; nil: none are.
+local function held_before()
+  if hold == 0 then return nil end
+  local run, running = string.match(call('INFO', 'server'), 'run_id:(%x+).-uptime_in_seconds:(%d+)')
+  local noted = try('GET', k.served)
+  local of, at, since = string.match(type(noted) == 'string' and noted or '', '^(%x+) (%d+) (%d+)$')
+  if of ~= run then
+    -- a run nobody here has seen yet; where no run ever was, only the start of this one can have been an outage (the
+    -- server counts whole seconds of its clock: it started up to a second later than that)
+    at, since = now, of and now or now - (tonumber(running) - 1) * 1000
+    call('SET', k.served, run .. ' ' .. int(at) .. ' ' .. int(since))
+  end
+  if now - tonumber(at) < hold then return tonumber(since) end
+end
+
 local expired = call('ZRANGEBYSCORE', k.deadlines, '-inf', int(now), 'LIMIT', 0, limit)
-if #expired > 0 and uptime > 0 then
-  local running = string.match(call('INFO', 'server'), 'uptime_in_seconds:(%d+)')
-  if running and tonumber(running) < uptime then return { 0, {}, {} } end
+local before = held_before()
+if before then
+  local claimed_since = {}
+  for i, text in ipairs(get_many(k.leases, expired)) do
+    local lease = unpack_lease(text)
+    if lease and tonumber(lease.claimed_at) >= before then claimed_since[#claimed_since + 1] = expired[i] end
+  end
+  expired = claimed_since
 end
 local lease_texts, head_texts = get_many(k.leases, expired), get_many(k.head, expired)
 local reclaimed, dead = {}, {}
