@@ -12,13 +12,16 @@ DEMO_BUDGET = 180
 TEST_BUDGET = 300
 TEST_JOBS = 4
 FAULTS_BUDGET = 900
+CHAOS_BUDGET = 1800
+SEED = 1
+KILLS = 1000
 CHECK_BUDGET = 120
 GUARDS_BUDGET = 900
 BENCH_BUDGET = 300
 PYTHONS_BUDGET = 1200
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults check guards bench test-pythons clean distclean
+.PHONY: help demo test faults chaos check guards bench test-pythons clean distclean
 
 help: ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -33,6 +36,9 @@ test: $(VENV)/.stamp-dev ## the suite, on real servers it starts itself; many te
 
 faults: $(VENV)/.stamp-dev ## a fault at every command of every script, and the faults that people have reported elsewhere
 	@$(BUDGET) FAULTS_BUDGET $(FAULTS_BUDGET) $(PY) -m pytest -q -n 2 --dist loadfile --timeout 300 tests/faults
+
+chaos: $(VENV)/.stamp-dev ## 1,000 kills, freezes and shutdowns under load, every message accounted for; SEED=7, KILLS=60
+	@$(BUDGET) CHAOS_BUDGET $(CHAOS_BUDGET) $(PY) -m tests.chaos --seed $(SEED) --kills $(KILLS)
 
 check: $(VENV)/.stamp-dev ## format, lint, types, layers, Lua; for root on Debian it installs lua-check if that is missing
 	@tools/need_luacheck.sh

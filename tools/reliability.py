@@ -135,7 +135,19 @@ def _summary(cases: int, all_tests: list[Test], results: dict[tuple[str, str], s
             f"{len(cuts)} scenarios\n(tests/faults/test_every_command.py): lost {_sum(cuts, 'lost')}, wedged "
             f"{_sum(cuts, 'wedged')}, run twice without an expired lease {_sum(cuts, 'twice')}."
         )
-    return [*lines, ""]
+    return [*lines, *_chaos(), ""]
+
+
+def _chaos() -> Iterator[str]:
+    """The longest of the runs of ``make chaos``; of several of that length the last."""
+    run = max(last("chaos", "faults"), key=lambda one: one["faults"], default=None)
+    if run is not None:
+        yield (
+            f"And `make chaos` killed, froze or ended processes {run['faults']:,} times under load (seed {run['seed']}): of "
+            f"{run['messages']:,} messages in {run['deliveries']:,}\ndeliveries, {run['repeated']:,} of them again after a lease "
+            f"had expired, {run['lost']} were lost, {run['wedged']} stuck, and {run['doubled']} run twice without an expired "
+            f"lease;\na limit was exceeded {run['exceeded']} times, by the handlers' own log (tests/chaos)."
+        )
 
 
 def _sum(results: list[dict[str, Any]], what: str) -> int:

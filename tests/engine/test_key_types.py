@@ -18,7 +18,7 @@ CHECKS = {
     "OWNER": {"leases", "deadlines"},
     "SLOTS": {"limits", "groups", "dirty"},
     "MOVES": {"settings", "counters", "stopped", "vtime", "pools"},
-    "CLEAN": {"notes", "present", "totals", "workers", "worker_info"},
+    "CLEAN": {"notes", "present", "totals", "workers", "worker_info", "served"},
 }
 POOL, TENANT, ORG = "default", "a", ("org", "x")
 RINGS = {

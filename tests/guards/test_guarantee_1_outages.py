@@ -7,6 +7,7 @@ from fairqueue.testing import ManualClock
 from tests.conftest import MakeQueue
 from tests.guards.mutate import without
 from tests.guards.proof import guard
+from tests.guards.scenario import claimed, told
 from tests.support.waiting import eventually
 
 HOLD = 15
@@ -21,16 +22,19 @@ async def judged(queue: FairQueue[str]) -> list[str]:
 
 async def restarted(queue: FairQueue[str]) -> None:
     """The namespace remembers another run of the server than the one there is."""
-    await queue._engine.command("SET", queue._engine.calls.root + "served", "0badc0de 1 1")
+    another = ["run", "0badc0de", "at", 1, "since", 1]
+    await queue._engine.command("HSET", queue._engine.calls.root + "served", *another)
 
 
 @guard(
     "guarantee 1",
     "a lease of before a restart is not judged at once, and not held back for good, whoever asks and however long the "
     "server has run",
-    without("holding back", "reclaim.lua", "< hold then return tonumber(since) end", "< 0 then return 0 end"),
-    without("noticing another run", "reclaim.lua", "if of ~= run then", "if not of then"),
-    without("noting the run", "reclaim.lua", "call('SET', k.served, run", "local _ = (k.served .. run"),
+    without("holding back", "reclaim.lua", "< hold then return since end", "< 0 then return 0 end"),
+    without("noticing another run", "reclaim.lua", "if of ~= run or not at", "if not at"),
+    without(
+        "noting the run", "reclaim.lua", "call('HSET', k.served, 'run'", "call('HSET', k.served, 'other'"
+    ),
 )
 async def test_a_lease_of_before_a_restart_is_held_back(make_queue: MakeQueue, clock: ManualClock) -> None:
     queue = await make_queue()
@@ -82,3 +86,22 @@ async def test_the_first_worker_of_a_namespace_waits_for_nothing(make_queue: Mak
     (lease,) = await queue.claim()
     await eventually(lambda: judged(queue), "the lease to expire and to be taken back", deadline=5)
     assert lease.message.id == "m"
+
+
+@guard(
+    "guarantee 1",
+    "what is remembered of the server may be of the wrong type: leases are judged all the same",
+    without("removing what cannot be read", "reclaim.lua", "if failed(noted) then", "if false then"),
+)
+async def test_a_broken_memory_of_the_server_strands_nobody(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue = await make_queue()
+    await queue._engine.command("SET", queue._engine.calls.root + "served", "no hash")
+    await queue.enqueue("payload", tenant="a", id="m")
+    await queue.claim()
+    clock.advance(31)
+    await told(judged(queue))
+    clock.advance(HOLD)
+    await told(judged(queue))
+    assert await claimed(queue) == ["m"]

@@ -61,8 +61,8 @@ KEYS: dict[str, Key] = {
         "settle, reconcile",
     ),
     "served": Key(
-        "string",
-        "run of the server, when it was first seen to serve, and since when leases outlived no outage",
+        "hash",
+        "run of the server, when it was first seen to serve, and since when leases have outlived no outage",
         "reclaim",
     ),
     "stopped": Key("hash", "lanes whose key could not be read -> when", "claim, wake, tidy"),
@@ -117,21 +117,9 @@ KEYS: dict[str, Key] = {
 
 # What may be left when all work is done: settings and counters stay until reset, lanes that were broken by hand until
 # reconcile has looked at them again; the rest expires or is bounded.
-REMAINS = frozenset(
-    {
-        "settings",
-        "counters",
-        "limits",
-        "totals",
-        "stopped",
-        "workers",
-        "worker_info",
-        "served",
-        "call",
-        "bell",
-        "lock",
-    }  # fmt: skip
-)
+REMAINS = frozenset({
+    "settings", "counters", "limits", "totals", "stopped", "workers", "worker_info", "served", "call", "bell", "lock",
+})  # fmt: skip
 
 
 # What nothing else can tell again: messages, their payloads, their order, and what operators set. The doctor names these

@@ -88,7 +88,7 @@ _CHECKED_BY = {
     "OWNER": ("leases", "deadlines"),
     "SLOTS": ("limits", "groups", "dirty"),
     "MOVES": ("settings", "counters", "stopped", "vtime", "pools"),
-    "CLEAN": ("notes", "present", "totals", "workers", "worker_info"),
+    "CLEAN": ("notes", "present", "totals", "workers", "worker_info", "served"),
 }
 _CHECK_OF = {kind: check for check, kinds in _CHECKED_BY.items() for kind in kinds}
 

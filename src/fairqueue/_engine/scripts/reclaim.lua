@@ -14,15 +14,16 @@
 local function held_before()
   if hold == 0 then return nil end
   local run, running = string.match(call('INFO', 'server'), 'run_id:(%x+).-uptime_in_seconds:(%d+)')
-  local noted = try('GET', k.served)
-  local of, at, since = string.match(type(noted) == 'string' and noted or '', '^(%x+) (%d+) (%d+)$')
-  if of ~= run then
+  local noted = try('HMGET', k.served, 'run', 'at', 'since')
+  if failed(noted) then call('DEL', k.served) end
+  local of, at, since = noted[1], tonumber(noted[2]), tonumber(noted[3])
+  if of ~= run or not at or not since then
     -- a run nobody here has seen yet; where no run ever was, only the start of this one can have been an outage (the
     -- server counts whole seconds of its clock: it started up to a second later than that)
     at, since = now, of and now or now - (tonumber(running) - 1) * 1000
-    call('SET', k.served, run .. ' ' .. int(at) .. ' ' .. int(since))
+    call('HSET', k.served, 'run', run, 'at', int(at), 'since', int(since))
   end
-  if now - tonumber(at) < hold then return tonumber(since) end
+  if now - at < hold then return since end
 end
 
 local expired = call('ZRANGEBYSCORE', k.deadlines, '-inf', int(now), 'LIMIT', 0, limit)

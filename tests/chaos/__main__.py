@@ -1,0 +1,51 @@
+"""``python -m tests.chaos --seed 1 --kills 1000``: exit status 0 when every promise was kept, else 1.
+
+The journal and what the processes said stay in build/chaos/ until the next run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from tests.chaos.accounting import account
+from tests.chaos.journal import entries
+from tests.chaos.plan import plan
+from tests.chaos.report import printed, problems, record
+from tests.chaos.run import Chaos
+from tests.support.processes import ROOT
+
+FOLDER = ROOT / "build" / "chaos"
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos", description="Kills, freezes and ends processes under load."
+    )
+    parser.add_argument("--seed", type=int, default=1, help="the same seed is the same plan (%(default)s)")
+    parser.add_argument("--kills", type=int, default=1000, help="how many faults (%(default)s)")
+    order = parser.parse_args(arguments)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    journal, log = FOLDER / "journal.jsonl", FOLDER / "processes.log"
+    for file in (journal, log):
+        file.write_bytes(b"")
+    began = time.monotonic()
+    chaos = Chaos(
+        order.seed, plan(order.seed, order.kills), journal, log, lambda text: print(text, flush=True)
+    )
+    done = chaos.run()
+    assert done.stock is not None
+    result = account(entries(journal), done.stock)
+    print(printed(done, result, order.seed, time.monotonic() - began))
+    record(done, result, order.seed)
+    wrong = problems(done, result)
+    for problem in wrong:
+        print(problem, file=sys.stderr)
+    if wrong:
+        print(f"the journal is {journal}, what the processes said {log}", file=sys.stderr)
+    return 1 if wrong or done.counts.audits_that_found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

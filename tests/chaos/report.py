@@ -1,0 +1,97 @@
+"""The table of a run, and its line for docs/reliability.md."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tests.chaos import load
+from tests.chaos.accounting import Account
+from tests.chaos.plan import MAINTAINER, OWNER, WATCHER, WORKER
+from tests.chaos.run import Done
+from tests.faults.record import note
+
+_ROLES = (WORKER, OWNER, MAINTAINER, WATCHER)
+_SHOWN = 10
+
+
+def problems(done: Done, account: Account) -> list[str]:
+    """All that is not as promised, in words."""
+    findings = done.stock.findings if done.stock else ["the run did not come to its end"]
+    named = {
+        "lost": account.lost,
+        "wedged": [f"{account.wedged} messages were left"] if account.wedged else [],
+        "run twice": account.doubled,
+        "limit exceeded": account.exceeded,
+        "counts": account.unbalanced,
+        "audit": findings,
+        "server": done.problems,
+        "process": done.counts.odd_ends,
+    }
+    return [f"{what}: {text}" for what, texts in named.items() for text in _some(texts)]
+
+
+def _some(texts: list[str]) -> list[str]:
+    more = len(texts) - _SHOWN
+    return texts[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
+
+
+def printed(done: Done, account: Account, seed: int, seconds: float) -> str:
+    """The table."""
+    return "\n".join(
+        [*_faults(done.faults), "", *_phases(done.phases), "", *_outcome(done, account, seed, seconds)]
+    )
+
+
+def _faults(faults: Counter[tuple[str, str]]) -> Iterator[str]:
+    kinds = sorted({kind for _, kind in faults})
+    yield f"{'fault':28}" + "".join(f"{role:>12}" for role in _ROLES) + f"{'all':>8}"
+    for kind in kinds:
+        row = [faults[role, kind] for role in _ROLES]
+        yield f"{kind:28}" + "".join(f"{number:12}" for number in row) + f"{sum(row):8}"
+    columns = [sum(faults[role, kind] for kind in kinds) for role in _ROLES]
+    yield f"{'all':28}" + "".join(f"{number:12}" for number in columns) + f"{faults.total():8}"
+
+
+def _phases(phases: Counter[tuple[str, str]]) -> Iterator[str]:
+    """What workers were doing when it came."""
+    met = sorted({phase for _, phase in phases})
+    yield f"{'workers met while':28}" + "".join(f"{phase:>12}" for phase in met)
+    for kind in sorted({kind for kind, _ in phases}):
+        yield f"{kind:28}" + "".join(f"{phases[kind, phase]:12}" for phase in met)
+
+
+def _outcome(done: Done, account: Account, seed: int, seconds: float) -> Iterator[str]:
+    counts, stock = done.counts, done.stock
+    tenants = [peak for group, peak in account.peaks.items() if group != load.ORG]
+    rows: list[tuple[str, object]] = [
+        ("faults", done.faults.total()),
+        ("processes started", f"{counts.started} ({counts.restarts} restarts, {counts.twins} beside a frozen one of the same name)"),
+        ("messages", account.messages),
+        ("completed + dead + waiting", f"{stock.completed} + {len(stock.dead)} + {stock.waiting}" if stock else "unknown"),
+        ("deliveries", account.deliveries),
+        ("repeated after an expiry", f"{account.after_expiry} ({account.on_a_slow_machine} for want of a processor)"),
+        ("repeated after a shutdown", account.after_shutdown),
+        ("completed although given up", f"{account.late} (their worker was back after the last crash)"),
+        ("most at once", f"{max(tenants, default=0)} of {load.PER_TENANT} a tenant, {account.peaks.get(load.ORG, 0)} of {load.SHARED} in the shared group"),
+        ("audits under load", f"{counts.audits}, of which {counts.audits_that_found} found something"),
+        ("server away, longest", f"{max(done.absences, default=0):.2f} s ({max(done.outages, default=0):.2f} s with loading its data)"),
+        ("lost", len(account.lost)),
+        ("wedged", account.wedged),
+        ("run twice without an expired lease", len(account.doubled)),
+        ("limits exceeded", len(account.exceeded)),
+        ("findings of the last audits", len(stock.findings) if stock else "unknown"),
+        ("seconds", round(seconds)),
+        ("seed", seed),
+    ]  # fmt: skip
+    for name, value in rows:
+        yield f"{name:36}{value}"
+
+
+def record(done: Done, account: Account, seed: int) -> None:
+    """For docs/reliability.md."""
+    note(
+        "chaos", faults=done.faults.total(), seed=seed, messages=account.messages, deliveries=account.deliveries,
+        repeated=account.after_expiry, lost=len(account.lost), wedged=account.wedged, doubled=len(account.doubled),
+        exceeded=len(account.exceeded), problems=len(problems(done, account)),
+    )  # fmt: skip

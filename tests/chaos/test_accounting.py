@@ -1,0 +1,282 @@
+"""The accounting finds what it is there to find, in journals that were made up, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chaos import journal as lines
+from tests.chaos.accounting import Account, Stock, account
+from tests.chaos.journal import Entry, Journal, entries
+from tests.chaos.load import MAX_CRASHES, PER_TENANT, SHARED, SHARING
+
+VISIBILITY = 2.0
+M = "elk.plain.o0.1"
+NOTHING = Stock(waiting=0, enqueued=0, completed=0, dead_lettered=0, dead={}, findings=[])
+
+
+@dataclass
+class Story:
+    """A journal that is made up, line by line; by default each message was enqueued, and is done in the end."""
+
+    told: list[Entry] = field(default_factory=list)
+    accepted: set[str] = field(default_factory=set)
+
+    def add(self, at: float, process: int, what: str, id_: str = "", **about: Any) -> Story:
+        self.told.append(Entry(at, process, what, id_, about))
+        return self
+
+    def enqueue(self, *ids: str, answered: bool = True) -> Story:
+        self.add(0.0, 9, lines.ASKED, ids=list(ids))
+        if answered:
+            self.accepted |= set(ids)
+            self.add(0.1, 9, lines.ACCEPTED, ids=list(ids))
+        return self
+
+    def start(self, at: float, process: int, id_: str = M, token: str = "1", crashes: int = 0) -> Story:
+        return self.add(at, process, lines.START, id_, token=token, crashes=crashes)
+
+    def end(
+        self, at: float, process: int, id_: str = M, token: str = "1", outcome: str = lines.COMPLETED
+    ) -> Story:
+        return self.add(at, process, lines.END, id_, token=token, outcome=outcome)
+
+    def judged(self, stock: Stock | None = None) -> Account:
+        messages = len(self.accepted)
+        return account(
+            sorted(self.told, key=lambda entry: entry.at),
+            stock or replace(NOTHING, enqueued=messages, completed=messages),
+            VISIBILITY,
+        )
+
+
+@pytest.fixture
+def story() -> Story:
+    return Story().enqueue(M)
+
+
+# --- messages ----------------------------------------------------------------------------------------------------
+
+
+def test_one_that_ran_once_is_accounted_for(story: Story) -> None:
+    result = story.start(1, 1).end(2, 1).judged()
+    assert result.ok
+    assert (result.messages, result.deliveries, result.repeated) == (1, 1, 0)
+
+
+def test_a_lost_message_is_found(story: Story) -> None:
+    assert story.judged(replace(NOTHING, enqueued=1, completed=1)).lost == [M]
+    story.start(1, 1).end(2, 1, outcome=lines.FAILED)
+    assert story.judged(replace(NOTHING, enqueued=1, completed=1)).lost == [M]
+
+
+def test_one_whose_enqueue_was_cut_short_may_have_been_stored_or_not() -> None:
+    story = Story().enqueue(M, "elk.plain.o0.2", answered=False)
+    assert story.judged().ok
+    story.start(1, 1).end(2, 1)
+    result = story.judged(replace(NOTHING, enqueued=1, completed=1))
+    assert (result.ok, result.messages) == (True, 1)
+
+
+def test_one_that_nobody_enqueued_is_found() -> None:
+    result = Story().start(1, 1).end(2, 1).judged(replace(NOTHING, enqueued=1, completed=1))
+    assert result.unbalanced == [f"{M} ran although nobody had enqueued it"]
+
+
+def test_one_that_was_stored_or_completed_twice_is_found(story: Story) -> None:
+    story.start(1, 1).end(2, 1)
+    assert story.judged(replace(NOTHING, enqueued=2, completed=1)).unbalanced == [
+        "enqueued: expected 1, the queue says 2"
+    ]
+    assert story.judged(replace(NOTHING, enqueued=1, completed=2)).unbalanced == [
+        "completed: expected 1, the queue says 2"
+    ]
+
+
+def test_what_is_left_waiting_is_wedged(story: Story) -> None:
+    result = story.judged(replace(NOTHING, enqueued=1, waiting=1))
+    assert result.wedged == 1
+    assert not result.ok
+
+
+@pytest.mark.parametrize(
+    ("id_", "reason", "crashes", "rightly"),
+    [
+        ("elk.poison.o0.1", "failed", 0, True),
+        ("elk.plain.o0.1", "worker lost", MAX_CRASHES, True),
+        ("elk.plain.o0.1", "worker lost", MAX_CRASHES - 1, False),
+        ("elk.plain.o0.1", "failed", 0, False),
+    ],
+)
+def test_a_dead_letter_has_a_reason(id_: str, reason: str, crashes: int, rightly: bool) -> None:
+    story = Story().enqueue(id_)
+    stock = replace(NOTHING, enqueued=1, dead_lettered=1, dead={id_: (reason, crashes)})
+    assert story.judged(stock).ok is rightly
+
+
+@pytest.mark.parametrize(("crashes", "rightly"), [(MAX_CRASHES - 1, True), (MAX_CRASHES - 2, False)])
+def test_one_that_was_dead_may_have_been_completed_by_the_worker_that_was_thought_lost(
+    story: Story, crashes: int, rightly: bool
+) -> None:
+    story.start(1, 1, crashes=crashes).end(9, 1)
+    result = story.judged(replace(NOTHING, enqueued=1, completed=1, dead_lettered=1))
+    assert (result.ok, result.late) == (rightly, int(rightly))
+
+
+# --- repeats -----------------------------------------------------------------------------------------------------
+
+
+def test_a_double_run_is_found(story: Story) -> None:
+    result = story.start(1, 1).start(1.5, 2, token="2").end(2, 1).end(2, 2, token="2").judged()
+    assert len(result.doubled) == 1
+    assert not result.ok
+
+
+def test_a_run_after_it_was_completed_is_found(story: Story) -> None:
+    story.start(1, 1).end(2, 1).start(9, 2, token="2").end(10, 2, token="2")
+    assert len(story.judged().doubled) == 1
+
+
+@pytest.mark.parametrize("outcome", [lines.FAILED, lines.RETRIED, lines.RELEASED])
+def test_one_that_asked_for_it_runs_again(story: Story, outcome: str) -> None:
+    story.start(1, 1).end(2, 1, outcome=outcome).start(2.1, 2, token="2").end(3, 2, token="2")
+    result = story.judged()
+    assert (result.ok, result.repeated) == (True, 0)
+
+
+@pytest.mark.parametrize(("back_at", "rightly"), [(1.2, False), (3.5, True)])
+def test_after_a_kill_it_runs_again_when_its_lease_can_have_expired(
+    story: Story, back_at: float, rightly: bool
+) -> None:
+    story.start(1, 1).add(1.1, 1, lines.KILLED).start(back_at, 2, token="2").end(9, 2, token="2")
+    result = story.judged()
+    assert (result.ok, result.after_expiry) == (rightly, int(rightly))
+
+
+def test_the_kill_of_another_process_is_no_reason(story: Story) -> None:
+    story.start(1, 1).add(1.1, 3, lines.KILLED).start(5, 2, token="2").end(9, 2, token="2")
+    assert len(story.judged().doubled) == 1
+
+
+def test_frozen_for_longer_than_its_lease_it_runs_elsewhere_meanwhile(story: Story) -> None:
+    story.start(1, 1).add(1.1, 1, lines.FROZEN).start(3.5, 2, token="2").end(3.6, 2, token="2")
+    story.add(5, 1, lines.THAWED).end(5.1, 1, outcome=lines.CANCELLED)
+    assert story.judged().ok
+
+
+def test_a_handler_that_was_entered_before_a_freeze_may_say_so_after_it(story: Story) -> None:
+    """The tokens tell the order of the deliveries."""
+    story.add(1, 1, lines.FROZEN).start(3.5, 2, token="2").end(3.6, 2, token="2")
+    story.add(5, 1, lines.THAWED).start(5.01, 1, token="1").end(5.1, 1, token="1", outcome=lines.CANCELLED)
+    assert story.judged().ok
+
+
+def test_frozen_for_a_moment_is_no_reason(story: Story) -> None:
+    story.start(1, 1).add(1.1, 1, lines.FROZEN).add(1.2, 1, lines.THAWED)
+    story.start(3.5, 2, token="2").end(4, 1).end(4, 2, token="2")
+    assert len(story.judged().doubled) == 1
+
+
+def test_want_of_a_processor_is_a_reason_that_is_told(story: Story) -> None:
+    story.start(1, 1).add(4, 1, lines.STARVED, since=1.1).start(3.5, 2, token="2").end(5, 2, token="2")
+    result = story.judged()
+    assert (result.ok, result.on_a_slow_machine) == (True, 1)
+
+
+def test_an_outage_of_the_server_is_no_reason(story: Story) -> None:
+    story.start(1, 1).add(1.1, 0, lines.KILLED).add(4, 0, lines.BACK)
+    story.start(4.5, 2, token="2").end(5, 1).end(5, 2, token="2")
+    assert len(story.judged().doubled) == 1
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_cancelled_it_runs_again_only_if_its_process_was_asked_to_end(story: Story, asked: bool) -> None:
+    if asked:
+        story.add(1.5, 1, lines.TERMINATED)
+    story.start(1, 1).end(2, 1, outcome=lines.CANCELLED).start(2.1, 2, token="2").end(3, 2, token="2")
+    result = story.judged()
+    assert (result.ok, result.after_shutdown) == (asked, int(asked))
+
+
+@pytest.mark.parametrize(("left_at", "rightly"), [(2.05, True), (2.5, False)])
+def test_what_a_thread_works_on_runs_again_when_its_process_ends(
+    story: Story, left_at: float, rightly: bool
+) -> None:
+    story.start(1, 1).add(1.5, 1, lines.TERMINATED).add(left_at, 1, lines.LEFT)
+    story.start(2, 2, token="2").end(3, 2, token="2")
+    assert story.judged().ok is rightly
+
+
+# --- limits ------------------------------------------------------------------------------------------------------
+
+
+def together(tenants: list[str]) -> Story:
+    """One message of each runs from 1 to 2, each in a process of its own."""
+    ids = [f"{tenant}.plain.o0.{n}" for n, tenant in enumerate(tenants)]
+    story = Story().enqueue(*ids)
+    for process, id_ in enumerate(ids, 10):
+        story.start(1 + process / 1000, process, id_).end(2 + process / 1000, process, id_)
+    return story
+
+
+def test_as_many_as_the_limits_allow_are_no_problem() -> None:
+    result = together(["elk"] * PER_TENANT + ["fox"] * PER_TENANT).judged()
+    assert result.ok
+    assert result.peaks == {"elk": PER_TENANT, "fox": PER_TENANT}
+
+
+def test_an_exceeded_limit_of_a_tenant_is_found() -> None:
+    result = together(["elk"] * (PER_TENANT + 1)).judged()
+    assert len(result.exceeded) == 1
+    assert result.exceeded[0].startswith(f"elk: {PER_TENANT + 1} of {PER_TENANT}")
+
+
+def test_an_exceeded_limit_of_the_shared_group_is_found() -> None:
+    tenants = [tenant for tenant in SHARING for _ in range(PER_TENANT)][: SHARED + 1]
+    assert together(tenants).judged().exceeded[0].startswith(f"pack: {SHARED + 1} of {SHARED}")
+
+
+def test_what_was_killed_runs_no_longer() -> None:
+    story = Story().enqueue(*(f"elk.plain.o0.{n}" for n in range(2 * PER_TENANT)))
+    for n in range(PER_TENANT):
+        story.start(1, 1, f"elk.plain.o0.{n}")
+    story.add(2, 1, lines.KILLED)
+    for n in range(PER_TENANT, 2 * PER_TENANT):
+        story.start(4, 2, f"elk.plain.o0.{n}").end(5, 2, f"elk.plain.o0.{n}")
+    assert story.judged().exceeded == []
+
+
+@pytest.mark.parametrize(("others_at", "exceeded"), [(2.5, 1), (4, 0)])
+def test_what_is_frozen_holds_its_slot_until_its_lease_can_have_expired(
+    others_at: float, exceeded: int
+) -> None:
+    ids = [f"elk.plain.o0.{n}" for n in range(PER_TENANT + 1)]
+    story = Story().enqueue(*ids).start(1, 1, ids[0]).add(2, 1, lines.FROZEN).add(9, 1, lines.THAWED)
+    for id_ in ids[1:]:
+        story.start(others_at, 2, id_).end(others_at + 1, 2, id_)
+    story.end(9.1, 1, ids[0])
+    assert len(story.judged().exceeded) == exceeded
+
+
+# --- the file ----------------------------------------------------------------------------------------------------
+
+
+def test_lines_of_several_processes_are_read_in_the_order_of_time(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    one, other = Journal(path, 1), Journal(path, 2)
+    one.write(lines.START, M, token="1", crashes=0)
+    other.write(lines.STARVED, since=1.0)
+    one.write(lines.KILLED, process=2)
+    one.close()
+    other.close()
+    read = entries(path)
+    assert [(entry.process, entry.what, entry.id) for entry in read] == [
+        (1, lines.START, M),
+        (2, lines.STARVED, ""),
+        (2, lines.KILLED, ""),
+    ]
+    assert read[0].about == {"token": "1", "crashes": 0}
+    assert sorted(entry.at for entry in read) == [entry.at for entry in read]
