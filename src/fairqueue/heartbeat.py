@@ -55,15 +55,20 @@ class Heartbeat:
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "version": _version(),
-            "started_at": int(time.time() * 1000),
         }
+        began = time.monotonic()
         while True:
             with contextlib.suppress(FairQueueError):
-                await self._say(json.dumps(constant | self._describe()))
+                await self._say(json.dumps(constant | self._describe() | {"up_ms": _ms_since(began)}))
             await asyncio.sleep(_SECONDS)
 
     async def _say(self, info: str, patience: float | None = None) -> None:
         await self._engine.run(self._engine.calls.beat(self._name, info, _SILENCE_MS), patience)
+
+
+def _ms_since(instant: float) -> int:
+    """For how long, not since when: this machine's wall clock may be wrong, the reader counts back from the server's."""
+    return int((time.monotonic() - instant) * 1000)
 
 
 def _version() -> str:

@@ -103,12 +103,12 @@ async def workers(engine: Engine) -> list[WorkerState]:
     }
     states = []
     for name, raw in infos.items() if isinstance(infos, dict) else _paired(infos):
-        info = json.loads(raw)
+        info, seen_ms = json.loads(raw), float(scores.get(name, 0))
         states.append(
             WorkerState(
                 name=text(name), host=info["host"], pid=info["pid"], pools=tuple(info["pools"]),
                 concurrency=info["concurrency"], running=info["running"], version=info["version"],
-                started_at=from_ms(info["started_at"]), seen_at=from_ms(float(scores.get(name, 0))),
+                started_at=from_ms(seen_ms - info["up_ms"]), seen_at=from_ms(seen_ms),
             )
         )  # fmt: skip
     return sorted(states, key=lambda state: state.name)

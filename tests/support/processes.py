@@ -160,8 +160,9 @@ class WorkerProcess:
 
     Payload: ``{"sleep": seconds}`` in the event loop (``"first"`` at the first attempt), ``{"until": path}`` until
     that file exists (from the second attempt on), ``{"block": seconds}`` without
-    giving it up, ``{"exit": code}``. ``queue`` and ``worker`` are options of FairQueue and Worker; limits are given as
+    giving it up, ``{"exit": code}``, ``{"fail": True}`` at the first attempt. ``queue`` and ``worker`` are options of FairQueue and Worker; limits are given as
     [name, default, key]. ``copies``: as many processes, forked before they do anything; signals go to all.
+    ``wrong_clock``: seconds by which its wall clock is wrong (see wrong_clock.py).
     """
 
     def __init__(
@@ -172,15 +173,18 @@ class WorkerProcess:
         *,
         threads: bool = False,
         copies: int = 1,
+        wrong_clock: float | None = None,
         queue: dict[str, Any] | None = None,
         **worker: Any,
     ) -> None:
         order = {"url": url, "name": name, "log": str(log.path), "threads": threads, "copies": copies}
         self._copies = copies
+        clocked = [] if wrong_clock is None else ["tests.support.wrong_clock", str(wrong_clock)]
         self._process = subprocess.Popen(
             [
                 sys.executable,
                 "-m",
+                *clocked,
                 "tests.support.processes",
                 json.dumps(order | {"queue": queue or {}, "worker": worker}),
             ],
@@ -260,6 +264,8 @@ def _handlers(log: Log) -> tuple[Any, Any]:
         log.write(STARTED, message)
         try:
             _do_at_once(message.payload)
+            if message.attempt == 1 and message.payload.get("fail"):
+                raise RuntimeError("as ordered")
             await asyncio.sleep(_seconds(message))
             if "until" in message.payload and message.attempt > 1:
                 await eventually(Path(message.payload["until"]).exists, "the test to let go", deadline=60)
