@@ -92,6 +92,7 @@ class LeaseKeeper:
             _nothing,
             patience=self.interval,
             answer_time=self._answer_time,
+            tells=False,
         )
         try:
             while not self._stop.is_set():

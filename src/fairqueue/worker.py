@@ -268,7 +268,7 @@ class Worker(Generic[P]):
 
     async def _server_away(self, finished: list[Request], error: QueueUnavailableError) -> None:
         """Handlers go on; what is finished is sent again, as the same calls, until the server answers."""
-        _log.warning("the server is away, trying again: %s", error)
+        _log.warning("the server is still away, trying again: %s", error)
         self._deliveries.put_back([one for one in finished if one[1].outcome is None])
         await asyncio.sleep(_AWAY_PAUSE)
 

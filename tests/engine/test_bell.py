@@ -28,7 +28,7 @@ async def test_one_listener_serves_ring_after_ring(make_queue: MakeQueue) -> Non
         connections += 1
         return await engine.connection.dedicated(seconds)
 
-    bell = Bell(engine.calls.root, [POOL], connect, _nothing, lambda: None)
+    bell = Bell(engine.calls.root, [POOL], connect, _nothing, lambda _: None)
     for _ in range(20):
         waiting = asyncio.ensure_future(bell.wait(600))
         await asyncio.sleep(0)
@@ -56,7 +56,7 @@ async def test_who_waits_while_the_listener_goes_home_is_heard(make_queue: MakeQ
         client.aclose = slow  # type: ignore[method-assign]
         return client
 
-    bell = Bell(engine.calls.root, [POOL], connect, _nothing, lambda: None)
+    bell = Bell(engine.calls.root, [POOL], connect, _nothing, lambda _: None)
     await bell.wait(0.001)  # nobody waits any more: the listener gives up after two quiet seconds
     await eventually(going.is_set, "the listener to close its connection")
     waiting = asyncio.ensure_future(bell.wait(600))

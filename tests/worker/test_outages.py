@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
+import signal
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fairqueue import FairQueue, Limit, Message, NewMessage
+from fairqueue import FairQueue, Limit, Message, NewMessage, QueueUnavailableError
 from fairqueue.maintenance.service import Maintenance
 from fairqueue.testing import faults
 from tests.conftest import MakeQueue
@@ -77,6 +81,55 @@ async def test_who_starts_after_the_outage_judges_no_lease_of_before_it(
 async def all_but_one_are_back(queue: FairQueue[Any]) -> bool:
     stats = await queue.stats()
     return (stats.ready, stats.in_flight) == (1, 1)
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Which of the two, in order."""
+    texts = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    return [word for text in texts for word in ("away", "back") if text.startswith(f"the server is {word}")]
+
+
+async def nothing(message: Message[Any]) -> None:
+    """Completes."""
+
+
+async def test_an_outage_and_its_end_are_told_once(
+    make_queue: MakeQueue, own: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Though bell, heartbeat, maintenance and claims all meet it, again and again."""
+    queue = await make_queue(url=own.url, clock=None, reclaim_interval=0.05)
+    async with running(queue, nothing):
+        await eventually(lambda: queue._engine._bells, "the worker to be idle")
+        own.kill()
+        await eventually(lambda: told(caplog), "the outage to be told")
+        await eventually(lambda: caplog.text.count("reclaim failed") > 2, "several to have met it")
+        assert told(caplog) == ["away"]
+        own.start()
+        await eventually(lambda: told(caplog)[1:], "the end of it to be told")
+        assert told(caplog)[:2] == ["away", "back"]
+        assert "the server is back after " in caplog.text
+
+
+async def test_that_an_embedded_server_died_is_told(
+    make_queue: MakeQueue, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = await make_queue(url=f"embedded://{tmp_path}/queue", clock=None)
+    async with running(queue, nothing):
+        await eventually(lambda: queue._engine._bells, "the worker to be idle")
+        process = (await queue._engine.command("INFO", "server"))["process_id"]
+        os.kill(process, signal.SIGKILL)
+        await eventually(lambda: told(caplog)[1:], "its death and its return to be told")
+    assert told(caplog)[:2] == ["away", "back"]
+
+
+async def test_a_server_that_was_never_there_is_told_by_the_error_alone(
+    own: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    own.kill()
+    queue: FairQueue[Any] = FairQueue(own.url)
+    with pytest.raises(QueueUnavailableError):
+        await queue.connect()
+    assert caplog.records == []
 
 
 async def test_what_was_finished_during_the_outage_is_settled_after_it(

@@ -40,7 +40,7 @@ class Bell:
         pools: Sequence[str],
         connect: Callable[[float], Awaitable[Redis]],
         give_back: Callable[[Sequence[str]], Awaitable[object]],
-        lost: Callable[[], None],
+        lost: Callable[[Exception], None],
     ) -> None:
         self._keys = [key(root, "bell", pool) for pool in pools]
         self._pools = pools
@@ -86,7 +86,7 @@ class Bell:
             finally:
                 await client.aclose()
         except Exception as error:  # noqa: BLE001 - whatever redis-py raises on a lost connection
-            self._lost()
+            self._lost(error)
             # The waiters' own timers go on, and their claims meet and survive the same trouble.
             _log.debug("the bell's connection was lost: %s", error)
             await asyncio.sleep(0.2)

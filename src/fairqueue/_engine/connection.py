@@ -8,6 +8,7 @@ call on the same connection can get it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_log = logging.getLogger("fairqueue")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 _REPAIRS = 3  # an empty server in the place of ours lacks the scripts first and then the settings
 
@@ -54,6 +56,7 @@ class Connection:
         configure: called when the server has lost the namespace's settings, before the call is repeated.
         patience: seconds during which a call is repeated before ``QueueUnavailableError``.
         answer_time: seconds after which a connection without an answer is taken for dead; None: the driver's.
+        tells: outages are logged; a second connection to the same server need not say the same.
     """
 
     def __init__(
@@ -63,6 +66,8 @@ class Connection:
         configure: Callable[[], Awaitable[None]],
         patience: float = 10.0,
         answer_time: float | None = None,
+        *,
+        tells: bool = True,
     ) -> None:
         self._locate, self._configure = locate, configure
         self._timeouts: dict[str, Any] = {}
@@ -70,11 +75,14 @@ class Connection:
             self._timeouts = {"socket_timeout": answer_time, "own_timeout": True}
         self._root = root
         self._patience = patience
+        self._tells = tells
+        self._gone_at: float | None = None  # since when the outage lasts that was told
         self._redis: Redis | None = None
         self._url = ""
         self._exchanges: set[asyncio.Task[Any]] = set()
         self.round_trips = 0
         """Exchanges begun so far, repetitions included; calls that went together are one."""
+        self._answered = False
         self.away = False
         """Nothing has been answered since the last trouble."""
         self.lost_at: float | None = None
@@ -127,8 +135,8 @@ class Connection:
         while True:
             try:
                 answer = await once()
-            except QueueUnavailableError:  # the embedded server did not come up
-                self.note_trouble()
+            except QueueUnavailableError as error:  # the embedded server did not come up
+                self.note_trouble(error)
                 if time.monotonic() > give_up:
                     raise
             except driver.TROUBLE as error:
@@ -145,16 +153,24 @@ class Connection:
     async def _note_passing(self, error: Exception) -> None:
         from . import driver
 
-        self.note_trouble()
+        self.note_trouble(error)
         if self._redis is not None and driver.is_broken(error):
             await driver.drop_idle(self._redis)
 
-    def note_trouble(self) -> None:
+    def note_trouble(self, error: Exception) -> None:
         """The server could not be used just now."""
         self.away = True
         self.lost_at = time.monotonic()
+        # Who never got an answer has the wrong address, say: the caller is told, by an error.
+        if self._tells and self._answered and self._gone_at is None:
+            self._gone_at = self.lost_at
+            _log.warning("the server is away, calls are repeated until it is back: %s", error)
 
     def _note_answer(self) -> None:
+        self._answered = True
+        if self._gone_at is not None:
+            _log.warning("the server is back after %.1f s", time.monotonic() - self._gone_at)
+            self._gone_at = None
         if self.away:
             self.away = False
             self.lost_at = time.monotonic()  # until now: whoever waits after an outage counts from here
@@ -243,6 +259,7 @@ class Connection:
         """After a fork: nothing is sent on the parent's sockets. Returns what must live on untouched."""
         inherited = (self._redis, self._exchanges)
         self._redis, self._exchanges, self._url = None, set(), ""
+        self._answered, self._gone_at = False, None
         return inherited
 
 
