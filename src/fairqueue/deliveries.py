@@ -42,6 +42,8 @@ class Deliveries(Generic[P]):
         self._alone: Lease[P] | None = None  # runs with nobody beside it, or is to
         self._an_end = asyncio.Event()
         self._settling, self._closing = False, False
+        self.released = 0
+        """Messages given back by a worker that drains."""
 
     @property
     def secluded(self) -> bool:
@@ -86,11 +88,12 @@ class Deliveries(Generic[P]):
         self._an_end.set()
         for (lease, settlement), outcome in zip(finished, outcomes, strict=True):
             self._keeper.drop(lease)
+            self.released += self._closing and outcome == "released"
             _tell(lease, settlement, outcome)
 
     def open(self) -> None:
         """The worker runs (again)."""
-        self._closing = False
+        self._closing, self.released = False, 0
 
     def close(self) -> None:
         """Nothing is to be started any more; who still waits for the others to end is refused."""

@@ -14,7 +14,7 @@ from fairqueue.lifeline import Lifeline
 from fairqueue.queue import FairQueue
 from fairqueue.running import Handler, Runner
 from fairqueue.signals import stop_signals
-from fairqueue.worker import Worker, exits_after
+from fairqueue.worker import Worker, drained, exits_after
 
 __all__ = ["WorkerSettings", "run_worker"]
 
@@ -75,7 +75,6 @@ def run_worker(
 
 async def _work(queue: FairQueue[Any], worker: Worker[Any], lifeline: Lifeline | None) -> None:
     def stop() -> None:
-        _log.info("worker %s drains", worker.name)
         if lifeline is not None:
             lifeline.stopping.set()
         worker.stop()
@@ -88,7 +87,7 @@ async def _work(queue: FairQueue[Any], worker: Worker[Any], lifeline: Lifeline |
                 lifeline.say_ready()
             _log.info("worker %s is ready", worker.name)
             await running
-        _log.info("worker %s has drained", worker.name)
+        _log.info(drained(worker))
     finally:
         await queue.close()
 

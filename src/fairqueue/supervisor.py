@@ -147,7 +147,15 @@ class Supervisor:
             self._status = FAILED
 
     def _pass_on(self) -> None:
-        _log.info("%s worker processes drain", len(self._children))
+        if self._stopping.is_set():
+            _log.info("told again: the worker processes wait no longer for their handlers")
+        else:
+            there = len(self._children)
+            _log.info(
+                "%s, %g s for running handlers; a second signal cuts that short",
+                "1 worker process drains" if there == 1 else f"{there} worker processes drain",
+                self._grace,
+            )
         self._tell_all()
 
     def _tell_all(self) -> None:

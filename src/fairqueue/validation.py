@@ -24,6 +24,7 @@ __all__ = [
     "boolean",
     "callable_",
     "choice",
+    "counted",
     "duration_ms",
     "expected",
     "identifier",
@@ -61,6 +62,15 @@ def shown(value: object) -> str:
     except Exception:  # noqa: BLE001 - a broken __repr__, or an int of too many digits
         return f"<{type(value).__name__} that cannot be shown>"
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun, for people.
+
+    >>> counted(1, "message"), counted(2_000, "message")
+    ('1 message', '2,000 messages')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def expected(

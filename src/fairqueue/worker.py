@@ -32,7 +32,7 @@ from fairqueue.queue import FairQueue
 from fairqueue.running import Handler, Runner
 from fairqueue.settling import Request
 from fairqueue.signals import stop_signals
-from fairqueue.validation import duration_ms, expected, identifier, integer
+from fairqueue.validation import counted, duration_ms, expected, identifier, integer
 
 __all__ = ["Worker"]
 
@@ -195,8 +195,21 @@ class Worker(Generic[P]):
         self._stops.append(None)
         loop = self._loop
         if loop is not None:
+            self._tell_of_stop(len(self._stops) - self._stops_before)
             with contextlib.suppress(RuntimeError):  # the loop has just closed: nothing runs any more
                 loop.call_soon_threadsafe(self._wake)
+
+    def _tell_of_stop(self, times: int) -> None:
+        running = counted(len(self._deliveries.running), "handler")
+        if times == 1:
+            _log.info(
+                "worker %s drains: %s still running, %g s to end in; a second signal or stop cuts that short",
+                self.name,
+                running,
+                self._grace,
+            )
+        elif times == 2:
+            _log.info("worker %s waits no longer: what is left of %s is released", self.name, running)
 
     @property
     def _stopping(self) -> bool:
@@ -317,6 +330,12 @@ def exits_after(worker: Worker[Any], released: Callable[[], None]) -> None:
     still run.
     """
     worker._exits_after, worker._released = True, released  # noqa: SLF001 - the only way in
+
+
+def drained(worker: Worker[Any]) -> str:
+    """How the last run ended, for the log."""
+    released = worker._deliveries.released  # noqa: SLF001 - the only way in
+    return f"worker {worker.name} has drained, {counted(released, 'message')} released"
 
 
 def _seconds(handler_timeout: timedelta | float | None) -> float | None:

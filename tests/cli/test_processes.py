@@ -82,9 +82,10 @@ def test_a_second_signal_cuts_the_grace_of_all_short(worked: Place) -> None:
     running, _ = two(worked, "shop:for_ever", "--grace", "3600")
     begun(worked, FIRST)
     running.signal()
-    eventually_sync(lambda: running.err.count(" drains\n") == 2, "both children to drain")
+    eventually_sync(lambda: running.err.count(" drains: ") == 2, "both children to drain")
     running.signal()
     assert running.ends() == 0
+    assert "told again: the worker processes wait no longer" in running.err
     with worked.queue() as queue:
         found = queue.get("acme", "1")
     assert found is not None
@@ -95,7 +96,7 @@ def test_children_of_a_killed_supervisor_drain_and_end(worked: Place) -> None:
     running, children = two(worked, "shop:until_told")
     begun(worked, FIRST)
     running.kill()
-    eventually_sync(lambda: running.err.count(" drains\n") == 2, "both children to drain")
+    eventually_sync(lambda: running.err.count(" drains: ") == 2, "both children to drain")
     (worked.directory / "go").touch()
     eventually_sync(lambda: all(map(gone, children)), "no child to be left")
     with worked.queue() as queue:

@@ -53,10 +53,11 @@ def attempt_and_state(place: Place, id: str = "1") -> tuple[int, str] | None:
 def test_a_signal_drains(worked: Place, number: int) -> None:
     running = begun(worked, "shop:until_told")
     running.signal(number)
-    running.until("drains")
+    running.until("drains: 1 handler still running, 30 s to end in; a second signal or stop cuts that short")
     put(worked, 2)
     (worked.directory / "go").touch()
     assert running.ends() == 0
+    assert "has drained, 0 messages released" in running.err
     assert [line.rpartition(" ")[0] for line in worked.log()] == ["began 1", "ended 1"]
     assert attempt_and_state(worked) is None
     assert attempt_and_state(worked, "2") == (0, "ready")
@@ -87,6 +88,8 @@ def test_a_second_signal_cuts_the_grace_short(worked: Place) -> None:
     running.until("drains")
     running.signal(signal.SIGINT)
     assert running.ends() == 0
+    assert "waits no longer: what is left of 1 handler is released" in running.err
+    assert "has drained, 1 message released" in running.err
     assert attempt_and_state(worked) == (0, "ready")
 
 
