@@ -8,13 +8,29 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from fairqueue._engine.engine import Engine
+from fairqueue._engine.engine import FIRST_PATIENCE, Engine
 from fairqueue._engine.keys import US, key
 from fairqueue._engine.replies import identity, text
 from fairqueue._engine.scan import scan
 from fairqueue.clock import from_ms
+from fairqueue.errors import FairQueueError, QueueUnavailableError
 from fairqueue.states import QueueState, QueueStats, TenantState, Totals, WorkerState
 from fairqueue.validation import identifier
+
+
+async def is_there(engine: Engine) -> bool:
+    """Whether anybody ever used the namespace. To be asked before connecting, which would begin it.
+
+    Raises:
+        QueueUnavailableError: the server cannot be reached.
+    """
+    settings = key(engine.calls.root, "settings")
+    try:
+        return bool(await engine.connection.command("EXISTS", settings, patience=FIRST_PATIENCE))
+    except QueueUnavailableError:
+        raise
+    except FairQueueError:  # whoever connects is told what is wrong with the server
+        return True
 
 
 async def stats(engine: Engine) -> QueueStats:

@@ -18,7 +18,7 @@ from fairqueue.validation import LARGEST_INTEGER, expected, identifier, integer,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Limit", "LimitKey", "from_settings", "resolve_groups", "to_settings", "validated"]
+__all__ = ["Limit", "LimitKey", "from_settings", "resolve_groups", "slots", "to_settings", "validated"]
 
 TENANT: Final = "tenant"
 """The limit whose groups are the tenants themselves."""
@@ -51,7 +51,7 @@ class Limit:
     def __post_init__(self) -> None:
         namespace("a limit's name", self.name)
         if self.default is not None:
-            integer(f"the default of limit {self.name!r}", self.default, 0, LARGEST_INTEGER)
+            slots(f"the default of limit {self.name!r}", self.default)
         _check_key(self.name, self.key)
 
     def group_id(self, message: NewMessage[Any]) -> str | None:
@@ -72,6 +72,18 @@ class Limit:
 
 
 _MISSING: Final = object()
+
+
+def slots(option: str, value: object) -> int:
+    """How many slots a group may have, where that is not None.
+
+    Raises ``ConfigurationError`` for anything but an integer of 0 or more: unlimited is None.
+    """
+    try:
+        return integer(option, value, 0, LARGEST_INTEGER)
+    except ConfigurationError:
+        wanted = f"an integer from 0 to {LARGEST_INTEGER}, or None for unlimited"
+        raise expected(option, wanted, value) from None
 
 
 def _check_key(name: str, key: object) -> None:

@@ -10,10 +10,9 @@ from fairqueue._engine.keys import US, join, key
 from fairqueue._engine.replies import GroupCounts, identity, text
 from fairqueue._engine.scan import escaped, scan
 from fairqueue.errors import ConfigurationError
+from fairqueue.limits import slots
 from fairqueue.states import LimitState, TenantState
-from fairqueue.validation import identifier, integer
-
-MAX_LIMIT = 2**31 - 1
+from fairqueue.validation import identifier
 
 
 class LimitsControl:
@@ -42,7 +41,7 @@ class LimitsControl:
             >>> await queue.limits.set("tenant", "acme", 0)
         """
         name = await self._named(group, id)
-        await self._store(name, "none" if limit is None else integer("limit", limit, 0, MAX_LIMIT))
+        await self._store(name, "none" if limit is None else slots("limit", limit))
 
     async def reset(self, group: str, id: str) -> None:
         """Goes back to the declared default; who waits and fits now is woken.

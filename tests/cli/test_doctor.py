@@ -16,6 +16,8 @@ async def leak(place: Place) -> None:
 
 
 def test_a_whole_namespace(place: Place) -> None:
+    with place.queue() as queue:
+        queue.connect()
     done = place.run("doctor", "--json")
     assert (done.status, done.err) == (0, "")
     assert done.json == {

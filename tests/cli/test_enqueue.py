@@ -103,10 +103,10 @@ def test_a_bad_line_is_named_and_nothing_is_stored(place: Place, bad: object, sa
     [
         (["{", "--tenant", "a"], "expected PAYLOAD to be JSON"),
         (["1"], "expected a tenant, got none"),
-        (["1", "--tenant", "a", "--metadata", "[]"], "expected metadata to be a dict"),
+        (["1", "--tenant", "a", "--metadata", "[]"], "expected --metadata to be a dict"),
         (["1", "--tenant", "a", "--metadata", "x"], "expected --metadata to be JSON"),
         (["NaN", "--tenant", "a"], "payload cannot be encoded"),
-        (["1", "--tenant", "a\n"], "expected tenant to be text without control characters"),
+        (["1", "--tenant", "a\n"], "expected --tenant to be text without control characters"),
         (["-", "--tenant", "a", "--id", "x"], "expected an id in each line"),
     ],
 )

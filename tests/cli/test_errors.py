@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
@@ -45,15 +46,34 @@ def test_the_console_script_is_the_same_command() -> None:
     [
         (["nosuch"], "No such command 'nosuch'"),
         (["stats", "--nosuch"], "No such option '--nosuch'"),
-        (["stats", "--url", "ftp://host"], "expected url to have one of the schemes"),
+        (["stats", "--url", "ftp://host"], "expected --url to have one of the schemes"),
         (["enqueue", "1", "--delay", "soon"], "'soon' is not a valid float"),
         (["worker", "os:getpid"], "expected handler to take one message, got <built-in function getpid>"),
         (["worker"], "Missing argument 'MODULE:HANDLER'"),
-        (["maintain", "--reclaim-interval", "-1"], "expected reclaim_interval to be a duration of 0 or more"),
+        (
+            ["maintain", "--reclaim-interval", "-1"],
+            "expected --reclaim-interval to be a duration of 0 or more",
+        ),
         (["server", "--url", "redis://localhost"], "expected --url to be embedded:// with the path"),
-        (["demo", "--seconds", "1"], "expected seconds to be a number from 12"),
+        (["demo", "--seconds", "1"], "expected --seconds to be a number from 12"),
         (["demo", "--trace", "no-such-file"], "no-such-file"),
-        (["bench", "--messages", "1"], "expected messages to be an integer from 10"),
+        (["bench", "--messages", "1"], "expected --messages to be an integer from 10"),
+        (
+            ["worker", "nosuch:one", "--visibility-timeout", "-1"],
+            "expected --visibility-timeout to be a positive",
+        ),
+        (["worker", "nosuch:one", "--concurrency", "0"], "expected --concurrency to be an integer from 1"),
+        (["worker", "nosuch:one", "--pools", ""], "expected --pools to be non-empty text"),
+        (["worker", "nosuch:one", "--worker-name", ""], "expected --worker-name to be non-empty text"),
+        (["worker", "nosuch:one", "--grace", "-1", "--processes", "2"], "expected --grace to be a duration"),
+        (["worker", "test_errors.py:one"], "(a module has no .py and dots for slashes: test_errors:handler)"),
+        (["worker", "./shop/mail.py:one"], "(a module has no .py and dots for slashes: shop.mail:handler)"),
+        (["enqueue", "1", "--tenant", ""], "expected --tenant to be non-empty text, got ''"),
+        (
+            ["enqueue", "1", "--tenant", "a", "--max-attempts", "0"],
+            "expected --max-attempts to be an integer",
+        ),
+        (["enqueue", "--tenant", "a", "-5"], "goes behind --, such as: enqueue --tenant acme -- -5"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_status_2(place: Place, words: list[str], said: str) -> None:
@@ -75,7 +95,7 @@ def test_a_handler_of_another_arity_ends_several_processes_too(place: Place) -> 
 def test_a_bad_namespace_is_wrong_use(place: Place) -> None:
     done = place.run("stats", "--json", name="a b")
     assert done.status == 2
-    assert "expected name to be 1 to 64 ASCII letters" in done.error
+    assert "expected --name to be 1 to 64 ASCII letters" in done.error
 
 
 @pytest.mark.parametrize(
@@ -118,8 +138,10 @@ def test_a_password_is_not_printed(place: Place) -> None:
 
 def test_a_reader_that_has_gone_is_no_traceback(place: Place) -> None:
     """``fairqueue stats | head -1``: the pipe is closed before the command writes."""
+    with place.queue() as queue:
+        queue.connect()
     process = subprocess.Popen(
-        [*COMMAND, "stats", "--url", place.url],
+        [*COMMAND, "stats", "--url", place.url, "--name", place.name],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=place.directory,
@@ -130,3 +152,14 @@ def test_a_reader_that_has_gone_is_no_traceback(place: Place) -> None:
     assert process.stderr is not None
     with process.stderr as stderr:
         assert stderr.read() == b""
+
+
+def test_an_interrupted_demo_says_so(place: Place) -> None:
+    running = place.start("demo")
+    running.until("fifo")
+    running.signal(signal.SIGINT)
+    assert running.ends() == 130
+    assert running.err.strip() == (
+        "fairqueue: interrupted: the demo's servers have ended, no report was written"
+    )
+    assert not list(place.directory.glob("*.html"))

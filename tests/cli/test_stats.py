@@ -6,6 +6,7 @@ import pytest
 
 from fairqueue import Limit, NewMessage
 from tests.cli.command import Place
+from tests.cli.handlers import TEXT
 
 
 def fill(place: Place) -> None:
@@ -48,16 +49,22 @@ def test_plain_lines_elsewhere_than_on_a_terminal(place: Place) -> None:
 
 
 def test_an_unknown_tenant_has_nothing(place: Place) -> None:
+    fill(place)
     found = place.call("stats", "--tenant", "nobody", "--json").json
     assert (found["ready"], found["queues"], found["oldest_ready_age"]) == (0, [], None)
 
 
 def test_without_a_url_the_queue_lives_in_the_current_directory(place: Place) -> None:
     here = Place(place.directory, "", place.name)
-    assert here.run("enqueue", "1", "--tenant", "a").status == 0
+    first = here.run("enqueue", "1", "--tenant", "a")
+    made = f"made a new queue, embedded://{place.directory}/.fairqueue (--url or FAIRQUEUE_URL name another)"
+    assert (first.status, first.err) == (0, f"fairqueue: {made}\n")
     assert (place.directory / ".fairqueue").is_dir()
-    assert here.run("stats", "--json").json["ready"] == 1
-    assert place.call("stats", "--json").json["ready"] == 0
+    second = here.run("enqueue", "2", "--tenant", "a")
+    assert (second.status, second.err) == (0, "")
+    assert here.run("stats", "--json").json["ready"] == 2
+    fill(place)
+    assert place.call("stats", "--json").json["ready"] == 3
 
 
 @pytest.mark.parametrize("command", ["stats", "doctor"])
@@ -68,3 +75,36 @@ def test_where_no_queue_is_none_is_made(place: Place, command: str) -> None:
     assert done.status == 1
     assert f"there is no queue at embedded://{place.directory}/.fairqueue" in done.error
     assert list(place.directory.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["worker", "maintain"])
+def test_what_runs_on_tells_of_a_new_queue_in_its_log(place: Place, command: str) -> None:
+    place.write("shop", TEXT)
+    here = Place(place.directory, "", place.name)
+    try:
+        running = here.start(command, *(["shop:quick"] if command == "worker" else []))
+        running.until(f"made a new queue, embedded://{place.directory}/.fairqueue")
+        running.until("is ready" if command == "worker" else "maintaining")
+        assert running.stop() == 0
+    finally:
+        here.close()
+
+
+@pytest.mark.parametrize("command", ["stats", "doctor"])
+def test_a_namespace_that_nobody_used_is_said_to_be_missing_and_not_begun(place: Place, command: str) -> None:
+    fill(place)
+    for _ in range(2):
+        done = place.run(command, name="typo")
+        assert done.status == 1
+        assert done.error == (
+            f"there is no namespace 'typo' at {place.url}: nobody ever used it (--name names another)"
+        )
+
+
+@pytest.mark.parametrize("command", [["stats"], ["doctor"], ["enqueue", "1", "--tenant", "a"]])
+def test_a_file_in_the_place_of_the_directory_is_named(place: Place, command: list[str]) -> None:
+    (place.directory / ".fairqueue").write_text("notes")
+    done = Place(place.directory, "", place.name).run(*command)
+    assert done.status == 2
+    assert f"{place.directory}/.fairqueue" in done.error
+    assert "director" in done.error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -64,8 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except click.ClickException as error:
         return _wrong(error)
-    except click.Abort:
-        return INTERRUPTED
+    except click.Abort as error:  # click's own name for Ctrl-C
+        return _complain(str(error.__cause__ or "") or "interrupted", INTERRUPTED)
     except FairQueueError as error:
         return _complain(str(error), WRONG_USE if isinstance(error, _WRONG_USE) else FAILED)
     except BrokenPipeError:
@@ -78,6 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _wrong(error: click.ClickException) -> int:
     context = error.ctx if isinstance(error, click.UsageError) else None
     hint = f" (see {context.command_path} --help)" if context else ""
+    if isinstance(error, click.NoSuchOption) and re.match(r"-[\d.]", error.option_name):
+        hint = " (what begins with - and is no option goes behind --, such as: enqueue --tenant acme -- -5)"
     return _complain(error.format_message().rstrip(".") + hint, error.exit_code)
 
 

@@ -68,7 +68,10 @@ def enqueue(common: Common, payload: str, **options: Any) -> None:
     rows = (
         _lines(sys.stdin, given) if many else iter([(None, given | {"payload": _json("PAYLOAD", payload)})])
     )
-    sent = asyncio.run(_send(common, [(number, _message(number, fields)) for number, fields in rows]))
+    messages, missing = [(number, _message(number, fields)) for number, fields in rows], common.missing
+    sent = asyncio.run(_send(common, messages))
+    if missing:
+        sys.stderr.write(f"fairqueue: {common.made}\n")
     _print(common, sent, many)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import click
 
@@ -12,6 +13,8 @@ from fairqueue.cli.output import print_json, print_line
 from fairqueue.inside import engine_of
 from fairqueue.maintenance.service import Maintenance
 from fairqueue.signals import stop_signals
+
+_log = logging.getLogger("fairqueue")
 
 
 @click.command()
@@ -45,6 +48,8 @@ def maintain(common: Common, reclaim_interval: float, reconcile_interval: float,
 
 async def _maintain(common: Common, reclaim_interval: float, reconcile_interval: float) -> None:
     stop = asyncio.Event()
+    if common.missing:
+        _log.warning(common.made)
     with stop_signals(stop.set):
         async with common.queue(
             reclaim_interval=reclaim_interval, reconcile_interval=reconcile_interval

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-from collections.abc import Callable
+import re
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import click
 
-from fairqueue.errors import ConfigurationError, FairQueueError
+from fairqueue.errors import ConfigurationError, FairQueueError, InvalidMessageError
+from fairqueue.inside import engine_of
+from fairqueue.inspect import is_there
 from fairqueue.queue import FairQueue
 from fairqueue.url import Url, parse_url, resolved_url
 
@@ -58,18 +62,39 @@ class Common:
         _ = self.address  # names the variable that is wrong
         return FairQueue(self.url, self.namespace, **options)
 
-    def queue_that_exists(self) -> FairQueue[Any]:
-        """A client for commands that only look: they make no embedded server where there is none.
+    @property
+    def missing(self) -> bool:
+        """There is no embedded server's directory where one is named: the first client to connect makes it."""
+        path = self.address.path
+        return path is not None and not path.exists()
+
+    @property
+    def made(self) -> str:
+        """What to tell where that happened: perhaps it was meant to be another directory."""
+        return f"made a new queue, {self.shown_url} (--url or FAIRQUEUE_URL name another)"
+
+    @contextlib.asynccontextmanager
+    async def queue_that_exists(self) -> AsyncIterator[FairQueue[Any]]:
+        """A client for commands that only look: they make neither an embedded server nor a namespace.
 
         Raises:
-            FairQueueError: the directory of the embedded server is not there.
+            FairQueueError: the directory of the embedded server is not there, or nobody ever used the namespace.
         """
-        url = self.address
-        if url.path is not None and not url.path.is_dir():
+        if self.missing:
             raise FairQueueError(
-                f"there is no queue at {url}: no such directory (--url or FAIRQUEUE_URL name the server)"
+                f"there is no queue at {self.shown_url}: no such directory (--url or FAIRQUEUE_URL name the server)"
             )
-        return self.queue()
+        queue = self.queue()
+        try:
+            if not await is_there(engine_of(queue)):
+                raise FairQueueError(
+                    f"there is no namespace {self.namespace!r} at {self.shown_url}: "
+                    "nobody ever used it (--name names another)"
+                )
+            async with queue:
+                yield queue
+        finally:
+            await queue.close()
 
 
 def common(
@@ -84,7 +109,10 @@ def common(
 
     @functools.wraps(function)
     def collected(url: str | None, name: str | None, as_json: bool, **others: Any) -> Any:
-        return function(Common(url, name, as_json), **others)
+        try:
+            return function(Common(url, name, as_json), **others)
+        except (ConfigurationError, InvalidMessageError) as error:
+            raise type(error)(_as_typed(str(error))) from error
 
     options = (
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
@@ -94,3 +122,17 @@ def common(
     for option in options:
         option(collected)
     return collected
+
+
+def _as_typed(text: str) -> str:
+    """An error of the library, with the option as it is typed in the place of the argument's name in Python."""
+    found = re.match(r"expected (\w+) to ", text)
+    typed = {
+        parameter.name: parameter.opts[-1]
+        if isinstance(parameter, click.Option)
+        else parameter.human_readable_name
+        for parameter in click.get_current_context().command.params
+    }
+    if found is None or found[1] not in typed:
+        return text
+    return f"expected {typed[found[1]]} to {text[found.end() :]}"

@@ -61,11 +61,19 @@ def _imported(name: str) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
             raise ConfigurationError(
                 f"expected module {name!r} to be importable from {os.getcwd()}, "  # noqa: PTH109
-                f"there is no module {error.name!r}"
+                f"there is no module {error.name!r}{_meant(name)}"
             ) from error
         raise _failed(name, error) from error
     except Exception as error:
+        if name.startswith(".") or "/" in name:
+            raise ConfigurationError(f"expected the name of a module, got {name!r}{_meant(name)}") from error
         raise _failed(name, error) from error
+
+
+def _meant(name: str) -> str:
+    """For who named the file instead of the module."""
+    module = name.removesuffix(".py").removeprefix("./").replace("/", ".")
+    return "" if module == name else f" (a module has no .py and dots for slashes: {module}:handler)"
 
 
 def _failed(name: str, error: Exception) -> FairQueueError:

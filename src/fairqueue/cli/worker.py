@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from dataclasses import dataclass
@@ -15,9 +16,14 @@ from fairqueue.cli.target import load_handler
 from fairqueue.errors import ConfigurationError
 from fairqueue.exits import LAST_STEPS
 from fairqueue.lifeline import Lifeline
+from fairqueue.queue import FairQueue
 from fairqueue.runner import WorkerSettings, run_worker
 from fairqueue.supervisor import Supervisor
 from fairqueue.url import resolved_url
+from fairqueue.validation import identifier
+from fairqueue.worker import Worker
+
+_log = logging.getLogger("fairqueue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +119,43 @@ def worker(common: Common, processes: int, lifeline: int | None, **asked: Any) -
     """
     log_to_stderr(asked["log_level"], as_json=common.json)
     order = _Order(**asked)
+    _check(common, order)
     return _supervise(common, order, processes) if processes > 1 else _work(common, order, lifeline)
 
 
-def _work(common: Common, order: _Order, lifeline: int | None) -> int:
-    line = None if lifeline is None else Lifeline(lifeline, order.grace + LAST_STEPS)
-    queue = common.queue(
+def _check(common: Common, order: _Order) -> None:
+    """Wrong options are told before a wrong handler is, and before any child is started."""
+    settings = order.settings()
+    if settings.name is not None:
+        identifier("worker_name", settings.name)
+    Worker(
+        _queue(common, order),
+        _nobody,
+        settings.concurrency,
+        settings.pools,
+        settings.handler_timeout,
+        settings.grace,
+    )
+
+
+async def _nobody(_message: Any) -> None:
+    """Stands for the handler while options are checked."""
+
+
+def _queue(common: Common, order: _Order) -> FairQueue[Any]:
+    return common.queue(
         visibility_timeout=order.visibility_timeout,
         reclaim_interval=order.reclaim_interval,
         reconcile_interval=order.reconcile_interval,
     )
-    return run_worker(queue, load_handler(order.target), order.settings(), line)
+
+
+def _work(common: Common, order: _Order, lifeline: int | None) -> int:
+    line = None if lifeline is None else Lifeline(lifeline, order.grace + LAST_STEPS)
+    handler = load_handler(order.target)
+    if common.missing:
+        _log.warning(common.made)
+    return run_worker(_queue(common, order), handler, order.settings(), line)
 
 
 def _supervise(common: Common, order: _Order, processes: int) -> int:

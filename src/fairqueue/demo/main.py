@@ -34,7 +34,10 @@ def main(options: DemoOptions) -> int:
     )
     for line in describe_plan(trace.path.name, plan, workers=options.workers):
         _say(talk, line)
-    replays = asyncio.run(_replays(plan, options, talk))
+    try:
+        replays = asyncio.run(_replays(plan, options, talk))
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("interrupted: the demo's servers have ended, no report was written") from None
     _write(options, report(trace.path.name, replays, workers=options.workers, comments=trace.comments()))
     return _conclude(options, replays, talk)
 
