@@ -57,7 +57,7 @@ def run_worker(
     def end_threads() -> None:
         """Others may have their messages from now on: not even the connections are closed before."""
         if isinstance(counted, _Counted) and counted.busy:
-            _log.info("worker %s has drained", worker.name)
+            _log.info(drained(worker))
             leave(DRAINED)
 
     exits_after(worker, end_threads)
