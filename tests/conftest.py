@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from fairqueue import FairQueue
 from fairqueue.embedded import start_sync
 from fairqueue.testing import ManualClock, assert_whole
 from tests.support.told_at_once import tell_at_once
+from tests.support.watch import WATCH, watch
 
 _names = itertools.count(1)
 
@@ -20,6 +21,25 @@ _names = itertools.count(1)
 @pytest.hookimpl(trylast=True)  # pytest's own reporter has to be there
 def pytest_configure(config: pytest.Config) -> None:
     tell_at_once(config)
+    watch()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    WATCH.begin()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """KEEP, SLOTS, OWNER, MOVES and CLEAN after every test, on each namespace that it used, whoever made the queue.
+
+    Before the fixtures end, and with them the servers. A test that leaves a fault behind on purpose says so:
+    ``@pytest.mark.leaves_findings``.
+    """
+    leaves = item.get_closest_marker("leaves_findings") is not None
+    wrong = [] if leaves else WATCH.findings()
+    yield
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.fixture(scope="session")
@@ -54,13 +74,14 @@ async def make_queue(
 ) -> AsyncIterator[MakeQueue]:
     """Makes connected clients of this test's namespace on a manual clock; ``clock=None`` for the server's.
 
-    Afterwards KEEP, SLOTS, OWNER, MOVES and CLEAN are checked on each namespace that was used. A test that leaves
-    a fault behind on purpose says so: ``@pytest.mark.leaves_findings``.
+    The five checks on these are made here and not with the others: when what the test started is gone, and by a client
+    of the test, which may reach its server through a proxy.
     """
     queues: list[FairQueue[Any]] = []
 
     async def make(**options: Any) -> FairQueue[Any]:
         chosen = {"url": server, "name": namespace, "clock": clock, "reconcile_interval": 0} | options
+        WATCH.checked_elsewhere(chosen["name"])
         queue: FairQueue[Any] = FairQueue(**chosen)
         await queue.connect()
         queues.append(queue)

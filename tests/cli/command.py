@@ -16,6 +16,7 @@ from typing import Any
 from fairqueue import FairQueue, SyncFairQueue
 from fairqueue.cli import main
 from tests.support.waiting import eventually_sync
+from tests.support.watch import WATCH
 
 COMMAND = [sys.executable, "-m", "fairqueue"]
 PATIENCE = 60
@@ -55,9 +56,11 @@ class Place:
         self.directory, self.url, self.name = directory, url, name
         self._environment = os.environ | {"FAIRQUEUE_URL": url}
         self._running: list[Running] = []
+        WATCH.use(url, name)
 
     def run(self, command: str, *arguments: str, stdin: str = "", name: str | None = None) -> Done:
         """Runs a command of this namespace to its end."""
+        WATCH.use(self.url, name or self.name)
         words = [*COMMAND, command, *arguments, f"--name={name or self.name}"]
         done = subprocess.run(
             words,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fairqueue import Limit
 from fairqueue._engine.keys import join, key
 from fairqueue.embedded import start_sync
@@ -35,6 +37,7 @@ def test_a_whole_namespace(place: Place) -> None:
     assert place.run("doctor").out.endswith(said)
 
 
+@pytest.mark.leaves_findings
 async def test_a_leaked_slot_is_named_with_its_evidence(place: Place) -> None:
     await leak(place)
     done = place.run("doctor", "--json")
@@ -48,6 +51,7 @@ async def test_a_leaked_slot_is_named_with_its_evidence(place: Place) -> None:
     assert ["SLOTS", "found"] in [[row[0], row[-1]] for row in plain.lines]
 
 
+@pytest.mark.leaves_findings
 async def test_what_the_audit_meets_twice_is_said_once(place: Place) -> None:
     async with place.async_queue() as queue:
         await queue.enqueue(1, tenant="acme")

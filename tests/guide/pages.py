@@ -9,6 +9,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.watch import WATCH
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 # Blocks use `await` outside a function, as in `python -m asyncio`.
@@ -41,6 +43,7 @@ class Page:
 
     def run(self, folder: Path) -> subprocess.CompletedProcess[str]:
         """In a directory of its own, without a server named: as a reader would."""
+        WATCH.use_directory(folder / ".fairqueue")
         program = folder / "page.py"
         program.write_text(self.program, encoding="utf-8")
         return subprocess.run(

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.watch import WATCH
+
 README = Path(__file__).resolve().parents[2] / "README.md"
 
 
@@ -18,14 +20,15 @@ def blocks() -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def run(script: str, folder: Path, url: str = "embedded://") -> list[str]:
-    """The lines that the script prints; fails with its errors."""
+def run(script: str, folder: Path) -> list[str]:
+    """The lines that the script prints, on the server of the folder; fails with its errors."""
+    WATCH.use_directory(folder / "queue")
     path = folder / "example.py"
     path.write_text(script, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-W", "default", str(path)],
         cwd=folder,
-        env={**os.environ, "FAIRQUEUE_URL": url},
+        env={**os.environ, "FAIRQUEUE_URL": f"embedded://{folder}/queue"},
         capture_output=True,
         text=True,
         timeout=60,
@@ -61,6 +64,5 @@ def test_the_example_by_hand_gets_what_is_due_and_keeps_what_is_not(tmp_path: Pa
 
 def test_the_examples_get_along_in_one_directory(tmp_path: Path) -> None:
     """Neither replaces what the other declared: that would be a warning."""
-    shared = f"embedded://{tmp_path}/queue"
     for block in [*blocks(), *blocks()]:
-        run(block, tmp_path, shared)
+        run(block, tmp_path)
