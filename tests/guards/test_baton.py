@@ -235,6 +235,31 @@ async def test_who_frees_two_slots_at_once_competes_for_the_wider(make_queue: Ma
 
 @guard(
     "baton",
+    "who frees a slot of its own and a shared one at once competes with a single other tenant too",
+    without(
+        "waking last at the group that the others move on to",
+        WAKING,
+        "if moves_on(a) ~= moves_on(b) then return moves_on(a) end",
+        "",
+    ),
+)
+async def test_who_frees_two_slots_at_once_competes_with_one_other(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("tenant", default=1), Limit("org", default=1, key="org")])
+    await queue.enqueue_many(
+        NewMessage(n, tenant=tenant, id=f"{tenant}{n}", metadata={"org": "o"}, cost=cost)
+        for tenant, cost in (("a", 1), ("b", 1000))
+        for n in range(5)
+    )
+    order = []
+    for _ in range(6):
+        (lease,) = await queue.claim(10)
+        order.append(lease.message.tenant)
+        await lease.complete()
+    assert order == ["a", "a", "b", "a", "a", "a"]
+
+
+@guard(
+    "baton",
     "a woken lane whose messages are gone hands the slot on",
     without("waking the next one", WAKING, "  wake(batons)\n", ""),
 )

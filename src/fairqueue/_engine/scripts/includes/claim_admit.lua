@@ -54,12 +54,10 @@ end
 
 -- Who of the lane may have a slot in the group from before: among few holders all are looked at; among many (most of
 -- them at work) the lane's next messages are, and a leftover further back is reconcile's.
-local MAX_LOOK = 128
-
 local function holders_in(lane, group, held)
-  if held <= MAX_LOOK then return call('HKEYS', k.slots(group)) end
+  if held <= MAX_HOLDERS then return call('HKEYS', k.slots(group)) end
   local from, found = unread_from(lane), {}
-  local mids = try('ZRANGE', k.lane(lane.name), from, from + MAX_LOOK - 1)
+  local mids = try('ZRANGE', k.lane(lane.name), from, from + MAX_HOLDERS - 1)
   if failed(mids) then return found end
   local tokens = get_many(k.slots(group), mids)
   for i, mid in ipairs(mids) do

@@ -1,4 +1,5 @@
 -- Limits and what is held against them.
+local MAX_HOLDERS = 128 -- a script looks at each holder of a group that has no more than these
 local any_dirty = call('HLEN', k.dirty) > 0
 
 -- The limit in force, or nil for unlimited: the group's own, else the declared default of its kind.

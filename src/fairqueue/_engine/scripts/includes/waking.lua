@@ -10,7 +10,6 @@ local wakes = 0
 -- soon as one of its lanes is there.
 local most_moves = 32
 
-local MAX_HOLDERS = 128
 local still_full = {} -- group -> slots held, where somebody waits and there is no room
 
 local wake
@@ -155,8 +154,24 @@ do
     end
   end
 
-  -- Wakes at each of these groups (a set): first where fewest tenants wait, so that who comes from there stands with
-  -- the others when a wider group gives its room away.
+  -- Does whoever is first at this place wait for what another of these groups will give away too?
+  local function moves_on(place)
+    if place.moves_on == nil then
+      place.moves_on = false
+      for _, pool in ipairs(place.pools) do
+        local tenant = first(group_scope(pool, place.group))
+        local top = tenant and call('ZRANGE', waiting_key(pool, place.group, tenant), 0, 0)
+        local lane = top and top[1] and own_lane(top[1], pool, tenant)
+        for _, other in ipairs(lane and lane.groups or {}) do
+          if other ~= place.group and to_wake[other] then place.moves_on = true end
+        end
+      end
+    end
+    return place.moves_on
+  end
+
+  -- Wakes at each of these groups (a set): first where fewest tenants wait, and of two where as many do, where they
+  -- wait for the other too: who comes from there stands with the others when a wider group gives its room away.
   function wake(groups)
     local places = {}
     for group in pairs(groups) do
@@ -168,6 +183,7 @@ do
     end
     table.sort(places, function(a, b)
       if a.tenants ~= b.tenants then return a.tenants < b.tenants end
+      if moves_on(a) ~= moves_on(b) then return moves_on(a) end
       return a.group < b.group
     end)
     for _, place in ipairs(places) do
