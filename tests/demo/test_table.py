@@ -13,6 +13,7 @@ from fairqueue.demo.table import as_json, print_table, rows
 from fairqueue.demo.words import (
     describe_kill,
     describe_plan,
+    describe_price,
     describe_taken_back,
     describe_untold,
     seconds,
@@ -42,7 +43,7 @@ def printed(replays: list[Replay], *, terminal: bool) -> str:
 def test_the_table_has_fifo_beside_fair(replays: list[Replay]) -> None:
     found = {row.label: row.cells for row in rows(replays)[:4]}
     assert found == {
-        "Small tenants: 1, with 1 jobs": (),
+        "Small tenants: 1, with 1 job": (),
         "wait p50": ("6.00 s", "12 ms"),
         "wait p95": ("6.00 s", "12 ms"),
         "share of worker time": ("5.9%", "5.9%"),
@@ -102,9 +103,9 @@ def test_every_fault_is_said() -> None:
     records = [JobRecord(job(1, "a")), ran(job(2, "a"), 0, 2)]
     assert verdict(replay(records, facts=facts, in_time=False)) == [
         "fair: stopped after 12 s, before everything was done",
-        "fair: 1 jobs were submitted and not run to the end",
-        "fair: 1 jobs ran twice that the killed worker had no part in",
-        "fair: 3 slots are still held",
+        "fair: 1 job submitted and not run to the end",
+        "fair: 1 job run twice that the killed worker had no part in",
+        "fair: 3 slots still held",
         "fair: audit() found: SLOTS tenant:a",
     ]
 
@@ -118,7 +119,7 @@ def test_a_job_the_killed_worker_had_just_ended_may_run_twice_and_is_explained()
 @pytest.mark.parametrize("kill", [Kill("worker-1", 4711, 2.5), Kill("worker-3", 4711, 1.005)])
 def test_a_job_ended_long_before_the_kill_or_elsewhere_may_not(kill: Kill) -> None:
     found = replay([ran(job(2, "a"), 0, 3)], kill=kill)
-    assert verdict(found) == ["fair: 1 jobs ran twice that the killed worker had no part in"]
+    assert verdict(found) == ["fair: 1 job run twice that the killed worker had no part in"]
     assert list(describe_untold([found])) == []
 
 
@@ -140,11 +141,24 @@ def test_a_replay_without_a_kill_says_so() -> None:
     assert line.startswith("fair: worker-1 was ended by kill -9")
 
 
+def test_why_large_tenants_wait_longer_when_it_is_fair_is_said_where_they_do() -> None:
+    def one(scheduler: str, large: float) -> Replay:
+        records = [ran(job(n, "big", run_s=2), large) for n in range(4)]
+        return replay([*records, ran(job(9, "small", run_s=0.5), 1)], scheduler=scheduler)
+
+    (line,) = describe_price([one("fifo", 2), one("fair", 3)])
+    assert line.startswith(
+        "Large tenants wait longer under fair (p95): the workers and the work are the same"
+    )
+    assert list(describe_price([one("fifo", 3), one("fair", 2)])) == []
+
+
 def test_jobs_left_out_are_said() -> None:
-    short = plan([job(1, "u<1>"), job(2, "u2", group=None)], in_log=100_000)
+    short = plan([job(1, "u<1>", run_s=3), job(2, "u2", group=None)], in_log=100_000)
     first, second, third = describe_plan("a log", short, workers=3)
     assert first.startswith(
-        "2 jobs of 2 users in 1 groups, 10.0 hours of a log; u<1> alone sent 50% of them."
+        "2 jobs of 2 users in 1 group, 10.0 hours of a log; "
+        "u<1> alone sent 50% of the jobs, which are 75% of the work (run times added up)."
     )
     assert second.startswith(
         "The log has 100,000 jobs; 2 spread evenly over it are taken. All of them need --seconds "

@@ -18,7 +18,7 @@ from fairqueue.demo.result import Replay
 from fairqueue.demo.shipped import shipped_trace
 from fairqueue.demo.table import as_json, print_table
 from fairqueue.demo.trace import Trace
-from fairqueue.demo.words import describe_plan, describe_taken_back, describe_untold, verdict
+from fairqueue.demo.words import describe_plan, describe_price, describe_taken_back, describe_untold, verdict
 from fairqueue.errors import FairQueueError
 
 STOP_AFTER = 1.2
@@ -67,7 +67,7 @@ def _conclude(options: DemoOptions, replays: Sequence[Replay], talk: Console) ->
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
     else:
         print_table(talk, replays)
-        for line in (*describe_taken_back(replays), *describe_untold(replays)):
+        for line in (*describe_price(replays), *describe_taken_back(replays), *describe_untold(replays)):
             _say(talk, line)
         if not any(one.facts.findings for one in replays):
             _say(talk, "audit() found nothing in either replay.")

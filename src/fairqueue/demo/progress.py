@@ -11,6 +11,8 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from fairqueue.validation import counted
+
 PLAIN_EVERY_S = 4.0
 
 
@@ -102,5 +104,5 @@ class LiveScreen:
 def _figures(snapshot: Snapshot) -> str:
     return (
         f"{snapshot.done:,} of {snapshot.total:,} done, {snapshot.waiting:,} waiting, "
-        f"{snapshot.running} in flight, {snapshot.workers} workers"
+        f"{snapshot.running} in flight, {counted(snapshot.workers, 'worker')}"
     )

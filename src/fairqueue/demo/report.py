@@ -15,6 +15,7 @@ from fairqueue.demo.words import (
     column,
     describe_kill,
     describe_plan,
+    describe_price,
     describe_taken_back,
     describe_untold,
     seconds,
@@ -37,6 +38,7 @@ def report(source: str, replays: Sequence[Replay], *, workers: int, comments: Se
     said = [
         *describe_plan(source, replays[0].plan, workers=workers),
         *describe_kill(replays),
+        *describe_price(replays),
         *describe_taken_back(replays),
         *describe_untold(replays),
     ]

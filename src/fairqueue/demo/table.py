@@ -14,6 +14,7 @@ from rich.text import Text
 from fairqueue.demo.metrics import Figures, Summary, figures
 from fairqueue.demo.result import Replay
 from fairqueue.demo.words import column, seconds
+from fairqueue.validation import counted
 
 
 class Row(NamedTuple):
@@ -48,7 +49,7 @@ def rows(replays: Sequence[Replay]) -> list[Row]:
 
 def _class_rows(which: str, summaries: Sequence[Summary]) -> Iterator[Row]:
     first = summaries[0]
-    yield Row(f"{which.capitalize()} tenants: {first.tenants}, with {first.jobs:,} jobs")
+    yield Row(f"{which.capitalize()} tenants: {first.tenants}, with {counted(first.jobs, 'job')}")
     yield _row("wait p50", (seconds(each.wait_p50_s) for each in summaries), emphasis=True)
     yield _row("wait p95", (seconds(each.wait_p95_s) for each in summaries), emphasis=True)
     yield _row("share of worker time", (f"{each.share:.1%}" for each in summaries))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from fairqueue.demo.metrics import SHORTEST_S, figures
 from fairqueue.demo.plan import Plan, seconds_for
 from fairqueue.demo.result import JobRecord, Replay
+from fairqueue.validation import counted
 
 SETTLED_S = 1.0
 """A worker that lives has told the queue of an ended handler long before this many seconds have passed."""
@@ -97,15 +98,20 @@ def describe_plan(source: str, plan: Plan, *, workers: int) -> Iterator[str]:
     sent = Counter(job.tenant for job in plan.jobs)
     groups = len({job.group for job in plan.jobs} - {None})
     biggest, most = sent.most_common(1)[0]
+    work = sum(plan.offered.values())
+    of_work = (
+        f", which are {plan.offered[biggest] / work:.0%} of the work (run times added up)" if work else ""
+    )
     yield (
-        f"{len(plan.jobs):,} jobs of {len(sent):,} users in {groups:,} groups, {plan.log_span_s / 3600:,.1f} hours of "
-        f"{source}; {biggest} alone sent {most / len(plan.jobs):.0%} of them."
+        f"{counted(len(plan.jobs), 'job')} of {counted(len(sent), 'user')} in {counted(groups, 'group')}, "
+        f"{plan.log_span_s / 3600:,.1f} hours of {source}; {biggest} alone sent {most / len(plan.jobs):.0%} of the "
+        f"jobs{of_work}."
     )
     yield from _left_out(plan)
     yield (
         f"Each replay: submitted in {plan.span_s:.1f} s to {workers} worker processes with {plan.slots} slots "
         f"together; at most {plan.tenant_limit} for one user and {plan.group_limit} for one group. Run times are "
-        f"scaled by {plan.run_scale:.2g}, to {plan.longest_run_s:.1f} s at most ({plan.shortened:,} jobs shortened)."
+        f"scaled by {plan.run_scale:.2g}, to {plan.longest_run_s:.1f} s at most ({counted(plan.shortened, 'job')} shortened)."
     )
 
 
@@ -116,7 +122,7 @@ def _left_out(plan: Plan) -> Iterator[str]:
             f"need --seconds {2 * seconds_for(plan.in_log):,.0f}."
         )
     if plan.skipped:
-        yield f"{plan.skipped:,} jobs of the log never ran, by its own account, and are left out."
+        yield f"{counted(plan.skipped, 'job')} of the log never ran, by its own account: left out."
 
 
 def describe_kill(replays: Sequence[Replay]) -> Iterator[str]:
@@ -169,6 +175,16 @@ def untold(replay: Replay) -> list[JobRecord]:
     ]
 
 
+def describe_price(replays: Sequence[Replay]) -> Iterator[str]:
+    """Why large tenants wait longer when it is fair, where they do."""
+    fifo, fair = (figures(replay).large.wait_p95_s for replay in replays)
+    if fifo is not None and fair is not None and fair > fifo:
+        yield (
+            "Large tenants wait longer under fair (p95): the workers and the work are the same, so what small tenants no "
+            "longer wait is waited by those who ask for more than an equal share."
+        )
+
+
 def describe_untold(replays: Sequence[Replay]) -> Iterator[str]:
     """Why jobs ran twice after the kill, if any did."""
     for replay in replays:
@@ -190,10 +206,10 @@ def verdict(replay: Replay) -> list[str]:
     unsent = len(replay.plan.jobs) - found.submitted
     faults = [
         (not replay.in_time, f"stopped after {replay.wall_s:.0f} s, before everything was done"),
-        (bool(unsent), f"{unsent:,} jobs were not submitted"),
-        (bool(found.lost), f"{found.lost:,} jobs were submitted and not run to the end"),
-        (bool(twice), f"{twice:,} jobs ran twice that the killed worker had no part in"),
-        (bool(replay.facts.held), f"{replay.facts.held:,} slots are still held"),
+        (bool(unsent), f"{counted(unsent, 'job')} not submitted"),
+        (bool(found.lost), f"{counted(found.lost, 'job')} submitted and not run to the end"),
+        (bool(twice), f"{counted(twice, 'job')} run twice that the killed worker had no part in"),
+        (bool(replay.facts.held), f"{counted(replay.facts.held, 'slot')} still held"),
         *((True, f"audit() found: {finding}") for finding in replay.facts.findings),
     ]
     return [f"{which}: {text}" for wrong, text in faults if wrong]
