@@ -90,6 +90,8 @@ class ManualClock:
 def _aware(start: object) -> datetime:
     if not isinstance(start, datetime) or start.utcoffset() is None:
         raise ConfigurationError(f"expected start to be an aware datetime, got {start!r}")
+    if start < _EPOCH + _MILLISECOND:  # to the scripts 0 means: take the server's time
+        raise ConfigurationError(f"expected start to be after 1970-01-01 00:00 UTC, got {start!r}")
     return start
 
 

@@ -12,10 +12,10 @@ from fairqueue._engine.replies import Stored, text, texts
 from fairqueue.clock import from_ms
 from fairqueue.codec import BodyError, unpack_body
 from fairqueue.decoding import message_of
-from fairqueue.errors import ConfigurationError, InvalidMessageError, MessageNotFoundError
+from fairqueue.errors import InvalidMessageError, MessageNotFoundError
 from fairqueue.lookup import readable
 from fairqueue.message import DeadLetter
-from fairqueue.validation import identifier, integer
+from fairqueue.validation import expected, identifier, integer
 
 _PAGE = 500
 
@@ -165,9 +165,9 @@ class DeadLetters:
                 return
             start += _PAGE
 
-    async def _entries(self, tenant: str, cursor: str | None, limit: int) -> builtins.list[tuple[str, int]]:
-        if cursor is not None and not (cursor.isascii() and cursor.isdigit()):
-            raise ConfigurationError(f"expected cursor to be one that list() returned, got {cursor!r}")
+    async def _entries(self, tenant: str, cursor: object, limit: int) -> builtins.list[tuple[str, int]]:
+        if cursor is not None and not (isinstance(cursor, str) and cursor.isascii() and cursor.isdigit()):
+            raise expected("cursor", "one that list() returned", cursor)
         after = "-inf" if cursor is None else f"({cursor}"
         raw = await self._engine.command(
             "ZRANGEBYSCORE", self._key(tenant), after, "+inf", "WITHSCORES", "LIMIT", 0, limit

@@ -13,16 +13,23 @@ from fairqueue.errors import InvalidMessageError
 from fairqueue.limits import resolve_groups
 from fairqueue.message import Enqueued, MessageState
 from fairqueue.new_message import NewMessage
+from fairqueue.validation import several
 
 CHUNK_MESSAGES = 500
 CHUNK_BYTES = 4_000_000  # a script call above this holds the server up for others
 
 
+def listed(messages: object) -> list[NewMessage[Any]]:
+    """The messages, if they are messages.
+
+    Raises:
+        InvalidMessageError: they are not; a single one is no list of them.
+    """
+    return several("messages", messages, NewMessage, error=InvalidMessageError)
+
+
 async def enqueue_many(engine: Engine, messages: Sequence[NewMessage[Any]]) -> list[Enqueued]:
     """All rows are made before the first is sent: what is wrong with one message stores none of them."""
-    for message in messages:
-        if not isinstance(message, NewMessage):
-            raise InvalidMessageError(f"expected messages to be NewMessage objects, got {message!r:.80}")
     await engine.connect()  # the limits may be those stored under the name
     rows = [_row(engine, message) for message in messages]
     sent: list[Enqueued] = []

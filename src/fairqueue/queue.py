@@ -24,7 +24,7 @@ from fairqueue.retry import RetryPolicy
 from fairqueue.settlement import Settlement
 from fairqueue.tenants import LimitsControl, Tenants
 from fairqueue.url import resolved_url
-from fairqueue.validation import duration_ms, expected
+from fairqueue.validation import duration_ms, several
 from fairqueue.views import QueueViews
 
 __all__ = ["FairQueue"]
@@ -219,7 +219,7 @@ class FairQueue(QueueViews[P]):
             >>> [each.created for each in sent]
             [True, True, True]
         """
-        return await producing.enqueue_many(self._engine, list(messages))
+        return await producing.enqueue_many(self._engine, producing.listed(messages))
 
     # --- consuming by hand -----------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class FairQueue(QueueViews[P]):
         """Completes all in one round trip; outcomes in order, ``"lost"`` instead of raising.
 
         Raises:
-            ConfigurationError: an entry is no lease. QueueUnavailableError: the server stayed away; call again with
+            ConfigurationError: that is no list of leases. QueueUnavailableError: the server stayed away; call again with
                 the same leases, the queue recognises the repeated call.
 
         Example:
@@ -267,7 +267,7 @@ class FairQueue(QueueViews[P]):
         """Fails all in one round trip; outcomes in order, ``"lost"`` instead of raising.
 
         Raises:
-            ConfigurationError: an entry is no lease. QueueUnavailableError: the server stayed away; call again with
+            ConfigurationError: that is no list of leases. QueueUnavailableError: the server stayed away; call again with
                 the same leases, the queue recognises the repeated call.
 
         Example:
@@ -280,7 +280,7 @@ class FairQueue(QueueViews[P]):
         """Gives all back uncounted in one round trip; outcomes in order, ``"lost"`` instead of raising.
 
         Raises:
-            ConfigurationError: an entry is no lease. QueueUnavailableError: the server stayed away; call again with
+            ConfigurationError: that is no list of leases. QueueUnavailableError: the server stayed away; call again with
                 the same leases, the queue recognises the repeated call.
 
         Example:
@@ -296,7 +296,7 @@ class FairQueue(QueueViews[P]):
         """Extends all to a whole visibility timeout from now; ``"extended"`` or ``"lost"`` in order.
 
         Raises:
-            ConfigurationError: an entry is no lease. QueueUnavailableError: the server stayed away; call again with
+            ConfigurationError: that is no list of leases. QueueUnavailableError: the server stayed away; call again with
                 the same leases, the queue recognises the repeated call.
 
         Example:
@@ -308,7 +308,4 @@ class FairQueue(QueueViews[P]):
 
 def _checked(leases: Sequence[Lease[P]]) -> list[Lease[P]]:
     """All are leases, before the first of them is touched."""
-    for lease in leases:
-        if not isinstance(lease, Lease):
-            raise expected("leases", "Lease objects", lease)
-    return list(leases)
+    return several("leases", leases, Lease)

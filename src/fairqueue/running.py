@@ -38,7 +38,13 @@ def current_lease() -> Lease[Any]:
         >>> current_lease().lost.is_set()  # True: somebody else has the message now
         False
     """
-    return _current.get()
+    try:
+        return _current.get()
+    except LookupError:
+        raise LookupError(
+            "current_lease() is for handlers: nothing that a worker called is running here (a thread or an executor "
+            "of your own needs contextvars.copy_context().run(...))"
+        ) from None
 
 
 def taking_one_message(handler: Handler) -> Handler:

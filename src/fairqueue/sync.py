@@ -21,6 +21,7 @@ from fairqueue.message import Enqueued, MessageInfo
 from fairqueue.new_message import NewMessage
 from fairqueue.outcomes import Outcome
 from fairqueue.portal import Portal
+from fairqueue.producing import listed
 from fairqueue.queue import FairQueue
 from fairqueue.retry import RetryPolicy
 from fairqueue.states import QueueState, QueueStats, WorkerState
@@ -144,8 +145,8 @@ class SyncFairQueue(Generic[P]):
 
     def enqueue_many(self, messages: Iterable[NewMessage[P]]) -> list[Enqueued]:
         """See ``FairQueue.enqueue_many``."""
-        listed = list(messages)  # a generator of the caller's runs in the caller's thread
-        return self._portal.call(lambda: self._queue.enqueue_many(listed))
+        found = listed(messages)  # a generator of the caller's runs in the caller's thread
+        return self._portal.call(lambda: self._queue.enqueue_many(found))
 
     def claim(
         self,

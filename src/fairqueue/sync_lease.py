@@ -13,7 +13,7 @@ from fairqueue.lease import Lease
 from fairqueue.message import Message
 from fairqueue.outcomes import Outcome
 from fairqueue.portal import Portal
-from fairqueue.validation import expected
+from fairqueue.validation import several
 
 __all__ = ["SyncLease", "bare"]
 
@@ -86,7 +86,4 @@ async def _left(keeper: contextlib.AbstractAsyncContextManager[Any]) -> None:
 
 def bare(leases: Sequence[SyncLease[P]]) -> list[Lease[P]]:
     """The leases as the asyncio client knows them; all are leases before the first of them is touched."""
-    for lease in leases:
-        if not isinstance(lease, SyncLease):
-            raise expected("leases", "SyncLease objects", lease)
-    return [lease._lease for lease in leases]  # noqa: SLF001 - the only way in
+    return [lease._lease for lease in several("leases", leases, SyncLease)]  # noqa: SLF001 - the only way in

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,6 +33,7 @@ __all__ = [
     "integer",
     "namespace",
     "number",
+    "several",
     "shown",
 ]
 
@@ -53,6 +55,7 @@ _CONTROL = re.compile(
 )  # exactly Unicode's category Cc, which no later version can extend
 _NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _C = TypeVar("_C", bound="Callable[..., Any]")
+_T = TypeVar("_T")
 
 
 def shown(value: object) -> str:
@@ -229,3 +232,16 @@ def callable_(option: str, value: _C, *, error: type[FairQueueError] = Configura
     if callable(value):
         return value
     raise expected(option, "callable", value, error=error)
+
+
+def several(
+    option: str, value: object, kind: type[_T], *, error: type[FairQueueError] = ConfigurationError
+) -> list[_T]:
+    """A list of what an iterable gives, all of it of one type; a single one is no list of one."""
+    if not isinstance(value, Iterable):
+        raise expected(option, f"a list of {kind.__name__}", value, error=error)
+    found = list(value)
+    for one in found:
+        if not isinstance(one, kind):
+            raise expected(option, f"{kind.__name__} objects", one, error=error)
+    return found

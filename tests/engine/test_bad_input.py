@@ -18,6 +18,8 @@ from fairqueue import (
     NewMessage,
     PayloadTooLargeError,
     RetryPolicy,
+    SyncFairQueue,
+    current_lease,
 )
 from tests.conftest import MakeQueue
 from tests.engine.tools import one, put, state
@@ -87,7 +89,53 @@ async def test_what_is_no_new_message_is_refused(make_queue: MakeQueue) -> None:
     for wrong in ({"tenant": "a"}, "text", None, 5):
         with pytest.raises(InvalidMessageError, match="NewMessage"):
             await queue.enqueue_many([NewMessage(1, tenant="a"), wrong])  # type: ignore[list-item]
+    for no_list in (NewMessage(1, tenant="a"), None, 5):
+        with pytest.raises(InvalidMessageError, match="expected messages to be a list of NewMessage, got "):
+            await queue.enqueue_many(no_list)  # type: ignore[arg-type]
     assert await stored(queue) == 0
+
+
+@pytest.mark.parametrize("method", ["complete_many", "fail_many", "release_many", "extend_many"])
+async def test_what_is_no_list_of_leases_is_refused(make_queue: MakeQueue, method: str) -> None:
+    queue = await make_queue()
+    await put(queue, "a", "m")
+    lease = await one(queue)
+    for wrong in (None, lease, 5, [lease, None]):
+        with pytest.raises(ConfigurationError, match="expected leases to be "):
+            await getattr(queue, method)(wrong)
+    assert await queue.complete_many(each for each in [lease]) == ["done"]  # type: ignore[arg-type]
+
+
+def test_without_asyncio_the_same_is_refused(server: str, namespace: str) -> None:
+    with SyncFairQueue(server, namespace) as queue:
+        with pytest.raises(InvalidMessageError, match="expected messages to be a list of NewMessage"):
+            queue.enqueue_many(NewMessage(1, tenant="a"))  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError, match="expected leases to be a list of SyncLease"):
+            queue.fail_many(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cursor", [5, "x", "-1", b"1", ""])
+async def test_a_cursor_that_no_list_returned_is_refused(make_queue: MakeQueue, cursor: Any) -> None:
+    queue = await make_queue()
+    with pytest.raises(ConfigurationError, match="expected cursor to be one that list"):
+        await queue.dead_letters.list("a", cursor=cursor)
+    with pytest.raises(ConfigurationError, match="expected cursor to be one that messages"):
+        await queue.messages("a", cursor=cursor)
+
+
+def test_there_is_no_current_lease_outside_of_a_handler() -> None:
+    with pytest.raises(LookupError, match="current_lease\\(\\) is for handlers"):
+        current_lease()
+
+
+@pytest.mark.parametrize("limit", [-1, 1.5, "5", True])
+async def test_a_limit_that_is_none_says_how_to_have_none(make_queue: MakeQueue, limit: Any) -> None:
+    said = "expected .*limit.* to be an integer from 0 to 2147483647, or None for unlimited, got"
+    with pytest.raises(ConfigurationError, match=said):
+        Limit("tenant", limit)
+    queue = await make_queue(limits=[Limit("tenant", 1)])
+    with pytest.raises(ConfigurationError, match=said):
+        await queue.limits.set("tenant", "a", limit)
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,13 @@ def test_a_naive_start_is_refused(start: Any) -> None:
         ManualClock(start)
 
 
+@pytest.mark.parametrize("start", [datetime(1970, 1, 1, tzinfo=UTC), datetime(1969, 12, 31, 23, tzinfo=UTC)])
+def test_a_start_that_the_scripts_would_take_for_the_servers_time_is_refused(start: datetime) -> None:
+    with pytest.raises(ConfigurationError, match="expected start to be after 1970-01-01 00:00 UTC, got "):
+        ManualClock(start)
+    assert ManualClock(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)).now_ms() == 1000
+
+
 def test_no_advance_is_lost_between_threads() -> None:
     clock = ManualClock()
     threads = [threading.Thread(target=lambda: [clock.advance(1) for _ in range(500)]) for _ in range(4)]
