@@ -53,7 +53,7 @@ async def tenant_state(engine: Engine, tenant: str) -> TenantState:
         if isinstance(answer, Exception):
             raise answer
     gauges = _gauges(state.counters, state.present) | {"dead": state.dead}
-    return TenantState(tenant=tenant, **gauges, blocked=state.blocked, totals=Totals.of(state.counters),
+    return TenantState(tenant=tenant, **gauges, blocked=state.blocked, totals=replace(Totals.of(state.counters), claimed=None),
                        oldest_ready_age=_age(state.oldest, totals.now))  # fmt: skip
 
 

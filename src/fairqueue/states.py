@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
+from typing import Literal, overload
 
 __all__ = ["LimitState", "QueueState", "QueueStats", "TenantState", "Totals", "WorkerState"]
 
@@ -13,11 +14,12 @@ class Totals:
     """Counted since the namespace (or the tenant's first present message) began; also readable as ``totals["enqueued"]``.
 
     ``freed_late`` slots could not be freed by their message's own transition; ``healed`` is what reconcile put
-    right; ``dropped`` messages were out of tries where dead letters are off.
+    right; ``dropped`` messages were out of tries where dead letters are off. ``claimed`` is counted for the namespace
+    alone: None in the totals of a tenant.
     """
 
     enqueued: int = 0
-    claimed: int = 0
+    claimed: int | None = 0
     completed: int = 0
     failed: int = 0
     retried: int = 0
@@ -31,8 +33,16 @@ class Totals:
     healed: int = 0
     dropped_entries: int = 0
 
-    def __getitem__(self, name: str) -> int:
-        value: int = getattr(self, name)
+    @overload
+    def __getitem__(  # type: ignore[overload-overlap]  # "claimed" is a str too: the first that fits is meant
+        self, name: Literal["claimed"]
+    ) -> int | None: ...
+
+    @overload
+    def __getitem__(self, name: str) -> int: ...
+
+    def __getitem__(self, name: str) -> int | None:
+        value: int | None = getattr(self, name)
         return value
 
     @classmethod

@@ -69,7 +69,11 @@ async def test_totals_count_every_transition(make_queue: MakeQueue, clock: Manua
         "purged": 1,
         "reclaimed": 2,
     }
-    assert (await queue.stats("a")).totals["completed"] == 1
+    assert totals["claimed"] == 7
+    of_the_tenant = (await queue.stats("a")).totals
+    assert of_the_tenant["completed"] == 1
+    assert of_the_tenant.claimed is None, "it is not counted, which is not the same as none"
+    assert (await queue.tenants.get("nobody")).totals.claimed is None
 
 
 async def test_get_in_every_state(make_queue: MakeQueue, clock: ManualClock) -> None:

@@ -36,7 +36,6 @@ async def _look(common: Common, tenant: str | None) -> dict[str, Any]:
         if tenant is None:
             found["workers"] = [asdict(worker) async for worker in queue.workers()]
         else:
-            found["totals"]["claimed"] = found["totals"]["claimed"] or None  # counted for the namespace alone
             found["queues"] = [asdict(one) async for one in queue.queues(tenant)]
         return found
 
