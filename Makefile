@@ -35,7 +35,9 @@ test: $(VENV)/.stamp-dev ## the suite, on real servers it starts itself; many te
 	@$(BUDGET) TEST_BUDGET $(TEST_BUDGET) $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --timeout 120 tests --ignore tests/faults
 
 faults: $(VENV)/.stamp-dev ## a fault at every command of every script, and the faults that people have reported elsewhere
-	@$(BUDGET) FAULTS_BUDGET $(FAULTS_BUDGET) $(PY) -m pytest -q -n 2 --dist loadfile --timeout 300 tests/faults
+	@rm -f build/faults/commands.jsonl
+	@$(BUDGET) FAULTS_BUDGET $(FAULTS_BUDGET) $(PY) -m pytest -q -n 2 --dist worksteal --timeout 600 tests/faults
+	@$(PY) tools/faults_matrix.py
 
 chaos: $(VENV)/.stamp-dev ## 1,000 kills, freezes and shutdowns under load, every message accounted for; SEED=7, KILLS=60
 	@$(BUDGET) CHAOS_BUDGET $(CHAOS_BUDGET) $(PY) -m tests.chaos --seed $(SEED) --kills $(KILLS)

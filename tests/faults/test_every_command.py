@@ -48,9 +48,10 @@ async def wedged(scene: Scene) -> str:
 async def test_no_cut_loses_wedges_or_doubles(
     make_queue: MakeQueue, clock: ManualClock, namespace: str, script: str, act: Act
 ) -> None:
-    injected, lost, stuck, twice = [0] * MOST_COMMANDS, 0, 0, 0
+    injected, lost, stuck, twice, row = [0] * MOST_COMMANDS, 0, 0, 0, ""
     problems = []
     for k in range(1, MOST_COMMANDS):
+        marks = set()
         for number, (error, ends) in enumerate(KINDS):
             queue = await make_queue(limits=LIMITS, name=f"{namespace}-{k}-{number}")
             scene = await prepared(queue, clock)
@@ -63,12 +64,14 @@ async def test_no_cut_loses_wedges_or_doubles(
             await scene.recover()
             gone, wrong = sorted(scene.accepted - scene.ended), await wedged(scene)
             lost, stuck, twice = lost + len(gone), stuck + bool(wrong), twice + len(scene.twice)
+            marks |= {mark for mark, found in zip("L2W", (gone, scene.twice, wrong), strict=True) if found}
             if gone or wrong or scene.twice:
                 how = f"{error!r}{' from there on' if ends else ''}, {outcome}"
                 problems.append(f"{script} at command {k} ({how}): lost {gone}, twice {scene.twice}, {wrong}")
         if not injected[k]:
             break
+        row += next((mark for mark in "L2W" if mark in marks), ".")
     assert k > 1, "the script was never cut"
-    note("commands", script=script, scenario=act.__name__, commands=k - 1, faults=sum(injected),
+    note("commands", script=script, scenario=act.__name__, row=row, faults=sum(injected),
          lost=lost, wedged=stuck, twice=twice)  # fmt: skip
     assert not problems, f"{len(problems)} of {sum(injected)} faults:\n" + "\n".join(problems)
