@@ -19,9 +19,10 @@ CHECK_BUDGET = 120
 GUARDS_BUDGET = 900
 BENCH_BUDGET = 300
 PYTHONS_BUDGET = 1200
+TEST_SERVERS_BUDGET = 1200
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults chaos check guards bench test-pythons clean distclean
+.PHONY: help demo test faults chaos check guards bench test-pythons test-servers clean distclean
 
 help: ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -54,6 +55,10 @@ bench: $(VENV)/.stamp-run ## messages a second on this machine
 
 test-pythons: $(VENV)/.stamp-dev ## unit tests and a smoke test on every Python >= 3.11 at hand, from a built wheel
 	@$(BUDGET) PYTHONS_BUDGET $(PYTHONS_BUDGET) $(PY) tools/test_pythons.py
+
+test-servers: $(VENV)/.stamp-dev ## the tests of the engine on Valkey 9, Redis 7 and Redis 8, as far as they can be had
+	@tools/need_redis7.sh
+	@$(BUDGET) TEST_SERVERS_BUDGET $(TEST_SERVERS_BUDGET) $(PY) tools/test_servers.py
 
 clean: ## removes what was built and cached; the virtual environment and your data stay
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache fairqueue-report.html

@@ -12,6 +12,8 @@ import pytest
 from fairqueue import FairQueue
 from fairqueue.embedded import start_sync
 from fairqueue.testing import ManualClock, assert_whole
+from tests.support.processes import Server
+from tests.support.programs import other_program
 from tests.support.told_at_once import tell_at_once
 from tests.support.watch import WATCH, watch
 
@@ -44,9 +46,19 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
-    """The URL of a private server that lives as long as the test process, or the one in $FAIRQUEUE_TEST_SERVER."""
+    """The URL of a private server that lives as long as the test process.
+
+    $FAIRQUEUE_TEST_SERVER is the URL of one that runs already; $FAIRQUEUE_TEST_PROGRAM a program to start, for ours.
+    """
     if given := os.environ.get("FAIRQUEUE_TEST_SERVER"):
         yield given
+        return
+    if other_program():
+        other = Server(appendonly="no")
+        try:
+            yield other.start().url
+        finally:
+            other.remove()
         return
     embedded = start_sync(None)
     yield embedded.url

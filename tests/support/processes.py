@@ -27,7 +27,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from fairqueue import FairQueue, Limit, Message, Worker
-from fairqueue.embedded.binary import server_binary
+from tests.support.programs import server_program
 from tests.support.waiting import eventually, eventually_sync
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ class Server:
     def start(self, *, until_loaded: bool = True) -> Server:
         words = [word for name, value in self._options.items() for word in (f"--{name}", value)]
         with (self.directory / "log").open("ab") as log:
-            self._process = subprocess.Popen([str(server_binary()), *words], stdout=log, stderr=log)
+            self._process = subprocess.Popen([str(server_program()), *words], stdout=log, stderr=log)
         eventually_sync(lambda: self._answers(until_loaded), f"the server on port {self.port} to answer")
         return self
 
