@@ -147,12 +147,7 @@ class DeadLetters:
         return done
 
     async def _replayed(self, build: Any, tenant: str, ids: builtins.list[str]) -> int:
-        """One call, recognised when it is repeated after a lost reply: it answers what it did the first time."""
-        await self._engine.connect()
-        streams = self._engine.settle_streams
-        stream = streams.take()
-        done: int = await self._engine.run(build(stream, tenant, ids))
-        streams.answered(stream)
+        done: int = await self._engine.run_replayable(build, tenant, ids)
         return done
 
     async def _pages(self, tenant: str) -> AsyncIterator[builtins.list[str]]:

@@ -12,7 +12,7 @@ from fairqueue._engine.scan import escaped, scan_page
 from fairqueue.clock import from_ms
 from fairqueue.codec import BodyError
 from fairqueue.decoding import decoded, message_of
-from fairqueue.errors import ConfigurationError
+from fairqueue.errors import ConfigurationError, FairQueueError
 from fairqueue.message import LeaseInfo, MessageInfo, MessageState
 from fairqueue.validation import choice, integer
 
@@ -103,11 +103,23 @@ async def _ready(engine: Engine, tenant: str, inner: str, limit: int) -> tuple[l
     if not lanes:
         return [], ""
     start = int(offset or 0) if lanes[0] == lane else 0
-    mids = await engine.command("ZRANGE", key(engine.calls.root, "lane", lanes[0]), start, start + limit - 1)
-    ids = [_id(mid) for mid in mids]
+    ids = [_id(mid) for mid in await _of_lane(engine, lanes[0], start, limit)]
     if len(ids) == limit:
         return ids, f"{lanes[0]}|{start + limit}"
     return ids, f"{lanes[1]}|0" if len(lanes) > 1 else ""
+
+
+async def _of_lane(engine: Engine, lane: str, start: int, limit: int) -> list[bytes]:
+    """None of a lane whose key holds another type: an audit names it, and the other lanes are listed."""
+    try:
+        mids: list[bytes] = await engine.command(
+            "ZRANGE", key(engine.calls.root, "lane", lane), start, start + limit - 1
+        )
+    except FairQueueError as error:
+        if "WRONGTYPE" not in str(error):
+            raise
+        return []
+    return mids
 
 
 async def _in_flight(engine: Engine, tenant: str, inner: str, limit: int) -> tuple[list[str], str]:  # noqa: ARG001

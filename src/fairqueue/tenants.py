@@ -55,7 +55,7 @@ class LimitsControl:
         await self._store(await self._named(group, id), "")
 
     async def _store(self, name: str, value: int | str) -> None:
-        while await self._engine.run(self._engine.calls.set_limit(name, value)):
+        while await self._engine.run_replayable(self._engine.calls.set_limit, name, value):
             pass  # more waiters fit than one script may wake
 
     async def get(self, group: str, id: str) -> LimitState:

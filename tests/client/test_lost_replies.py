@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
 from fairqueue import FairQueue, Lease, LeaseLostError, Limit, NewMessage
+from fairqueue.testing import ManualClock
 from tests.conftest import MakeQueue
-from tests.support.proxy import Fault, Proxy, cut_reply, delay, lose_reply, lose_request
+from tests.support.proxy import Fault, Proxy, arrive_at, cut_reply, delay, lose_reply, lose_request
 from tests.support.waiting import eventually
 
 FAULTS = {
@@ -277,3 +279,81 @@ async def test_settings_reads_and_maintenance_go_through_lost_replies(
     assert found is not None
     assert (await queue.reclaim()).reclaimed == []
     assert (await queue.reconcile()).freed == []
+
+
+# --- requests that arrive late -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def hasty(make_queue: MakeQueue, proxy: Proxy) -> FairQueue[Any]:
+    """A client that soon takes a connection for dead."""
+    return await make_queue(url=proxy.url + "?socket_timeout=0.3", limits=[Limit("tenant", default=3)])
+
+
+async def let_in(gate: threading.Event, proxy: Proxy) -> None:
+    gate.set()
+    await eventually(lambda: not proxy.under_way, "the late request to arrive")
+
+
+async def test_a_limit_that_arrives_late_does_not_undo_a_later_one(
+    hasty: FairQueue[Any], proxy: Proxy
+) -> None:
+    gate = threading.Event()
+    proxy.next("set_limit", arrive_at(gate))
+    await hasty.limits.set("tenant", "a", 5)
+    await hasty.limits.set("tenant", "a", 10)
+    await let_in(gate, proxy)
+    assert (await hasty.limits.get("tenant", "a")).limit == 10
+
+
+async def test_a_redrive_that_arrives_late_does_not_redrive_what_died_since(
+    hasty: FairQueue[Any], proxy: Proxy
+) -> None:
+    await ready(hasty, 1)
+    await (await hasty.claim())[0].dead_letter("no use")
+    gate = threading.Event()
+    proxy.next("redrive", arrive_at(gate))
+    assert await hasty.dead_letters.redrive("a", "m0") == 1
+    await (await hasty.claim())[0].dead_letter("still no use")
+    await let_in(gate, proxy)
+    assert await hasty.dead_letters.count("a") == 1
+
+
+async def test_a_purge_that_arrives_late_does_not_purge_what_died_since(
+    hasty: FairQueue[Any], proxy: Proxy
+) -> None:
+    await ready(hasty, 1)
+    await (await hasty.claim())[0].dead_letter("no use")
+    gate = threading.Event()
+    proxy.next("purge_dead", arrive_at(gate))
+    assert await hasty.dead_letters.purge("a", "m0") == 1
+    await ready(hasty, 1)
+    await (await hasty.claim())[0].dead_letter("of no use either")
+    await let_in(gate, proxy)
+    assert await hasty.dead_letters.count("a") == 1
+
+
+async def test_a_settle_that_arrives_late_leaves_the_answer_to_a_later_one(
+    hasty: FairQueue[Any], proxy: Proxy
+) -> None:
+    await ready(hasty, 2)
+    first, second = await hasty.claim(2)
+    gate = threading.Event()
+    proxy.next("settle", arrive_at(gate))
+    assert await first.complete() == "done"
+    proxy.next("settle", lose_reply())
+    proxy.next("settle", delay(0.25))
+    completing = asyncio.ensure_future(second.complete())
+    await eventually(lambda: proxy.count("settle") == 4, "the second one to be sent again")
+    await let_in(gate, proxy)
+    assert await completing == "done"
+
+
+async def test_what_a_reclaim_did_is_told_though_its_reply_was_lost(
+    hasty: FairQueue[Any], proxy: Proxy, clock: ManualClock
+) -> None:
+    await ready(hasty, 2)
+    await hasty.claim(2)
+    clock.advance(31)
+    proxy.next("reclaim", lose_reply())
+    assert (await hasty.reclaim()).reclaimed == [("a", "m0"), ("a", "m1")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 from fairqueue import Limit, NewMessage
 from fairqueue.producing import _row
@@ -11,13 +12,19 @@ from tests.conftest import MakeQueue
 from tests.guards.mutate import without
 from tests.guards.proof import guard
 from tests.guards.scenario import claimed, held, ids, raised, state, told
-from tests.support.proxy import Proxy, lose_reply
+from tests.support.proxy import Proxy, arrive_at, lose_reply
 from tests.support.waiting import eventually
 
 ONE = [Limit("tenant", default=1)]
 REPLAY = "includes/claim_replay.lua"
 NO_REPLAY = without(
     "the record of the client's last claim", REPLAY, "if not stored then return", "if true then return"
+)
+LATE = without(
+    "telling a late one",
+    "includes/replay.lua",
+    "ahead > 0 or ahead == 0 and tonumber(sending) > tonumber(this_call.sending)",
+    "false",
 )
 NO_ANSWER = without(
     "the record of the client's last settle", "settle.lua", "if answered then", "if false then"
@@ -192,6 +199,43 @@ async def test_repeated_leases_are_extended(make_queue: MakeQueue, clock: Manual
     assert await claimed(queue) == ["m"]
     clock.advance(29)
     assert (await queue.reclaim()).reclaimed == []
+
+
+@guard(
+    "guarantee 1", "an enqueue that arrives when it was repeated and done with long ago stores nothing", LATE
+)
+async def test_an_enqueue_that_arrives_late(proxy: Proxy, make_queue: MakeQueue) -> None:
+    queue = await make_queue(url=proxy.url + "?socket_timeout=0.3")
+    gate = threading.Event()
+    proxy.next("enqueue", arrive_at(gate))
+    await queue.enqueue(1, tenant="a", id="m")
+    assert [message.id for message in await drain(queue)] == ["m"]
+    await queue.enqueue(2, tenant="a", id="n")
+    gate.set()
+    await eventually(lambda: not proxy.under_way, "the first enqueue to arrive")
+    assert [message.id for message in await drain(queue)] == ["n"]
+
+
+@guard(
+    "guarantee 1",
+    "a claim that arrives when it was repeated and answered takes nothing, for nobody would get it",
+    LATE,
+    without(
+        "recording what was sent again",
+        "includes/claim_take.lua",
+        " or this_call.again then claim",
+        " then claim",
+    ),
+)
+async def test_a_claim_that_arrives_late(proxy: Proxy, make_queue: MakeQueue) -> None:
+    queue = await make_queue(url=proxy.url + "?socket_timeout=0.3")
+    gate = threading.Event()
+    proxy.next("claim", arrive_at(gate))
+    assert await claimed(queue) == []  # the second sending's answer
+    await queue.enqueue(1, tenant="a", id="m")
+    gate.set()
+    await eventually(lambda: not proxy.under_way, "the first claim to arrive")
+    assert await claimed(queue) == ["m"]
 
 
 @guard("guarantee 1", "a settle whose reply was lost is answered as the first time", NO_ANSWER)

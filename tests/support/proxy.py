@@ -39,6 +39,10 @@ class Fault:
     delay: float = 0.0
     gate: threading.Event | None = None
     before: bool = False  # the gate holds the request, not the reply
+    half: bool = False  # of the reply arrives before the connection breaks
+    late: bool = False  # what was delayed still arrives, and is done, when the client has hung up meanwhile
+    silent: bool = False  # the connection stays open and carries nothing from then on
+    away: float = 0.0  # seconds for which every connection breaks, and every new one
 
 
 def lose_request() -> Fault:
@@ -54,6 +58,31 @@ def lose_reply() -> Fault:
 def cut_reply(size: int) -> Fault:
     """The server does it; the connection breaks after so many bytes of the answer."""
     return Fault(keep_reply=size)
+
+
+def half_reply() -> Fault:
+    """The server does it; the connection breaks in the middle of the answer."""
+    return Fault(half=True)
+
+
+def arrive_late(seconds: float) -> Fault:
+    """It arrives that much later, though its client may have hung up and repeated it meanwhile."""
+    return Fault(delay=seconds, late=True)
+
+
+def arrive_at(gate: threading.Event) -> Fault:
+    """It arrives when the gate is set, though its client may have hung up, repeated it, and gone on to other things."""
+    return Fault(gate=gate, before=True, late=True)
+
+
+def fall_silent(*, after: bool = False) -> Fault:
+    """The connection stays open and carries nothing any more; with ``after`` the server still gets this request."""
+    return Fault(forward=after, silent=True)
+
+
+def go_away(seconds: float, *, after: bool = False) -> Fault:
+    """Nobody is there for so long; with ``after`` the server still does this request first."""
+    return Fault(forward=after, away=seconds)
 
 
 def delay(seconds: float) -> Fault:
@@ -97,6 +126,7 @@ class _Link:
     server: asyncio.StreamWriter
     unanswered: deque[Fault | None] = field(default_factory=deque)
     silent: bool = False
+    late: bool = False
 
     def abort(self) -> None:
         for side in (self.client, self.server):
@@ -166,6 +196,18 @@ class Proxy:
     def waiting(self) -> int:
         """Orders that were not met yet."""
         return len(self._orders)
+
+    @property
+    def under_way(self) -> int:
+        """Connections on which something is to arrive late."""
+        return sum(link.late for link in list(self._links))
+
+    def withdraw(self) -> int:
+        """Takes all orders back; how many there were."""
+        with self._lock:
+            unmet = len(self._orders)
+            self._orders.clear()
+        return unmet
 
     def count(self, name: str) -> int:
         """How many requests of that name came by."""
@@ -239,16 +281,37 @@ class Proxy:
             return await asyncio.open_unix_connection(self._upstream.path)
         return await asyncio.open_connection(self._upstream.hostname, self._upstream.port)
 
+    def _go_away(self, seconds: float) -> None:
+        self._refusing = True
+        self._cut()
+        self._loop.call_later(seconds, setattr, self, "_refusing", False)
+
     async def _requests(self, reader: asyncio.StreamReader, link: _Link) -> None:
+        try:
+            await self._pass_on(reader, link)
+        except _LinkBrokenError:
+            patience = 500
+            while link.late and link.unanswered and patience:
+                patience -= 1
+                await asyncio.sleep(0.01)
+            raise
+
+    async def _pass_on(self, reader: asyncio.StreamReader, link: _Link) -> None:
         async for frame in _frames(reader):
             if link.silent:
                 continue
             fault = self._note(frame, link)
+            link.late = link.late or bool(fault and fault.late)
             if fault and fault.delay:
                 await asyncio.sleep(fault.delay)
             if fault and fault.gate and fault.before:
                 await asyncio.to_thread(fault.gate.wait, 60)
+            link.silent = link.silent or bool(fault and fault.silent)
             if fault and not fault.forward:
+                if fault.away:
+                    self._go_away(fault.away)
+                if fault.silent:
+                    continue
                 raise _LinkBrokenError
             link.unanswered.append(fault)
             link.server.write(frame)
@@ -281,18 +344,21 @@ class Proxy:
     async def _replies(self, reader: asyncio.StreamReader, link: _Link) -> None:
         async for frame in _frames(reader):
             fault = link.unanswered.popleft()
-            if fault and fault.gate:
+            if fault and fault.gate and not fault.before:
                 await asyncio.to_thread(fault.gate.wait, 60)
             if link.silent:
                 continue
-            if fault and fault.keep_reply is not None:
-                link.client.write(frame[: fault.keep_reply])
+            if fault and fault.away:
+                self._go_away(fault.away)
+            if fault and (fault.half or fault.keep_reply is not None):
+                link.client.write(frame[: len(frame) // 2 if fault.half else fault.keep_reply])
                 await link.client.drain()
                 link.client.close()  # what was written still arrives
                 await link.client.wait_closed()
                 raise _LinkBrokenError
             link.client.write(frame)
             await link.client.drain()
+            link.late = link.late and bool(link.unanswered)
 
 
 class _LinkBrokenError(Exception):

@@ -6,8 +6,9 @@ sending it again.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from fairqueue.clock import Clock
@@ -19,6 +20,19 @@ from .script import Argument, Script, load
 T = TypeVar("T")
 
 
+@dataclass(slots=True)
+class CallNumber:
+    """The number of a call in its stream, and how often it has been sent: the server tells a late one by that."""
+
+    number: int
+    sent: int = 0
+
+    def sending(self) -> str:
+        """What the next sending says."""
+        self.sent += 1
+        return f"{self.number}.{self.sent - 1}"
+
+
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
     """One script call. ``adds_data`` calls are refused by a server that is out of memory."""
@@ -26,18 +40,27 @@ class Call(Generic[T]):
     script: Script
     args: list[Argument]
     decode: Callable[[Any], T]
+    number: CallNumber | None = None
+    """Of a call that is recognised when it is repeated."""
+
+    def sending(self) -> list[Argument]:
+        """The arguments for one more sending of it."""
+        if self.number is None:
+            return self.args
+        at = self.script.argv.index("callno")
+        return [*self.args[:at], self.number.sending(), *self.args[at + 1 :]]
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Where a replayable call comes from: the client's session, one of its streams, and the call's number.
+    """Where a replayable call comes from: the client's session, one of its streams, and the call's number there.
 
     ``owed``: leases that its calls may have taken without an answer, out of ``pools``.
     """
 
     session: str
     number: int
-    callno: int
+    call: CallNumber
     owed: int = 0
     pools: tuple[str, ...] = ()
 
@@ -127,6 +150,22 @@ class Calls:
         script = load(name)
         return Call(script, script.args(*rows, schema=SCHEMA, now=self.clock.now_ms() or 0, **args), decode)
 
+    def _replayable(
+        self,
+        name: str,
+        decode: Callable[[Any], T],
+        stream: Stream | None,
+        *rows: tuple[Argument, ...],
+        **args: Argument,
+    ) -> Call[T]:
+        """One that the server recognises when it is repeated. None: a stream that is used once."""
+        stream = stream or Stream(secrets.token_hex(8), 1, CallNumber(1))
+        first = f"{stream.call.number}.0"
+        call = self._call(
+            name, decode, *rows, session=stream.session, stream=stream.number, callno=first, **args
+        )
+        return replace(call, number=stream.call)
+
     # --- transitions -----------------------------------------------------------------------------------------
 
     def enqueue(self, stream: Stream, rows: Sequence[NewRow]) -> Call[list[tuple[bool, str]]]:
@@ -135,17 +174,13 @@ class Calls:
              _ms(r.max_attempts), r.body)
             for r in rows
         ]  # fmt: skip
-        return self._call(
-            "enqueue", _created, *packed,
-            session=stream.session, stream=stream.number, callno=stream.callno, ttl=ENQUEUE_REPLAY_MS,
-        )  # fmt: skip
+        return self._replayable("enqueue", _created, stream, *packed, ttl=ENQUEUE_REPLAY_MS)
 
     def claim(
         self, stream: Stream, n: int, visibility_ms: int, consumer: str, pools: Sequence[str]
     ) -> Call[replies.Claimed]:
-        return self._call(
-            "claim", replies.claimed, *((pool,) for pool in pools),
-            session=stream.session, stream=stream.number, callno=stream.callno,
+        return self._replayable(
+            "claim", replies.claimed, stream, *((pool,) for pool in pools),
             n=n, visibility=visibility_ms, consumer=consumer,
         )  # fmt: skip
 
@@ -154,10 +189,7 @@ class Calls:
             (join(r.tenant, r.id), r.token, r.action, r.delay_ms, note_text(r.reason), note_text(r.text))
             for r in rows
         ]
-        return self._call(
-            "settle", replies.texts, *packed,
-            session=stream.session, stream=stream.number, callno=stream.callno, ttl=ttl_ms,
-        )  # fmt: skip
+        return self._replayable("settle", replies.texts, stream, *packed, ttl=ttl_ms)
 
     def extend(
         self, leases: Sequence[tuple[str, str, str]], visibility_ms: int, consumer: str
@@ -172,32 +204,34 @@ class Calls:
         return self._call("promote", int, limit=limit)
 
     def reclaim(
-        self, limit: int, hold_ms: int = 0
+        self, limit: int, hold_ms: int = 0, stream: Stream | None = None
     ) -> Call[tuple[int, list[tuple[str, str]], list[tuple[str, str]]]]:
         """``hold_ms``: how long after an outage of the server leases of before it are not judged."""
 
         def decode(raw: list[Any]) -> tuple[int, list[tuple[str, str]], list[tuple[str, str]]]:
             return raw[0], _identities(raw[1]), _identities(raw[2])
 
-        return self._call("reclaim", decode, limit=limit, hold=hold_ms)
+        return self._replayable("reclaim", decode, stream, limit=limit, hold=hold_ms)
 
-    def reconcile_group(self, group: str, cursor: str) -> Call[tuple[str, bool, int, list[tuple[str, str]]]]:
+    def reconcile_group(
+        self, group: str, cursor: str, stream: Stream | None = None
+    ) -> Call[tuple[str, bool, int, list[tuple[str, str]]]]:
         def decode(raw: list[Any]) -> tuple[str, bool, int, list[tuple[str, str]]]:
             return replies.text(raw[0]), bool(raw[1]), raw[2], _identities(raw[3])
 
-        return self._call("reconcile_group", decode, group=group, cursor=cursor)
+        return self._replayable("reconcile_group", decode, stream, group=group, cursor=cursor)
 
     def reconcile_leases(
-        self, cursor: str, visibility_ms: int
+        self, cursor: str, visibility_ms: int, stream: Stream | None = None
     ) -> Call[tuple[str, int, list[tuple[tuple[str, str], str]]]]:
         def decode(raw: list[Any]) -> tuple[str, int, list[tuple[tuple[str, str], str]]]:
             given = [(replies.identity(mid), replies.text(what)) for mid, what in raw[2]]
             return replies.text(raw[0]), raw[1], given
 
-        return self._call("reconcile_leases", decode, cursor=cursor, visibility=visibility_ms)
+        return self._replayable("reconcile_leases", decode, stream, cursor=cursor, visibility=visibility_ms)
 
-    def reconcile_open(self, group: str) -> Call[bool]:
-        return self._call("reconcile_open", bool, group=group)
+    def reconcile_open(self, group: str, stream: Stream | None = None) -> Call[bool]:
+        return self._replayable("reconcile_open", bool, stream, group=group)
 
     def tidy(self, cursor: str) -> Call[tuple[str, list[str], bool]]:
         """Next cursor, the lanes that take turns again, and whether rings must be written again from the messages."""
@@ -275,20 +309,14 @@ class Calls:
         """A page of the turns of a pool starts level; ``ring0`` begins, '' is the end."""
         return self._call("retag", replies.text, pool=pool, cursor=cursor)
 
-    def set_limit(self, group: str, value: int | str) -> Call[bool]:
-        return self._call("set_limit", bool, group=group, value=value)
+    def set_limit(self, group: str, value: int | str, stream: Stream) -> Call[bool]:
+        return self._replayable("set_limit", bool, stream, group=group, value=value)
 
-    def redrive(self, stream: Stream, tenant: str, ids: Sequence[str]) -> Call[int]:
-        return self._replayable("redrive", stream, tenant, ids)
+    def redrive(self, tenant: str, ids: Sequence[str], stream: Stream) -> Call[int]:
+        return self._replayable("redrive", int, stream, *((id_,) for id_ in ids), tenant=tenant)
 
-    def purge_dead(self, stream: Stream, tenant: str, ids: Sequence[str]) -> Call[int]:
-        return self._replayable("purge_dead", stream, tenant, ids)
-
-    def _replayable(self, name: str, stream: Stream, tenant: str, ids: Sequence[str]) -> Call[int]:
-        return self._call(
-            name, int, *((id_,) for id_ in ids),
-            session=stream.session, stream=stream.number, callno=stream.callno, tenant=tenant,
-        )  # fmt: skip
+    def purge_dead(self, tenant: str, ids: Sequence[str], stream: Stream) -> Call[int]:
+        return self._replayable("purge_dead", int, stream, *((id_,) for id_ in ids), tenant=tenant)
 
     # --- reads -----------------------------------------------------------------------------------------------
 

@@ -195,7 +195,7 @@ class Connection:
         return await driver.send_all(client, commands)
 
     def _words(self, call: Call[Any]) -> list[Any]:
-        return ["EVALSHA", call.script.sha, 1, self._root, *call.args]
+        return ["EVALSHA", call.script.sha, 1, self._root, *call.sending()]
 
     async def _repaired(self, answers: list[Any]) -> list[int]:
         """Loads scripts or settings the server has lost; the positions of the calls that are to be sent again."""

@@ -215,6 +215,19 @@ class Engine:
         await self.connect()
         return await self.connection.run(call, patience)
 
+    async def run_replayable(
+        self, build: Callable[..., Call[T]], *args: Any, patience: float | None = None
+    ) -> T:
+        """Runs ``build(*args, stream=...)``: repeated after a lost reply it answers what it did the first time.
+
+        A stream whose call was not answered is left: it may still be done behind our back.
+        """
+        await self.connect()
+        stream = self.settle_streams.take()
+        answer = await self.connection.run(build(*args, stream=stream), patience)
+        self.settle_streams.answered(stream)
+        return answer
+
     async def run_all(self, calls: Sequence[Call[Any]], patience: float | None = None) -> list[Any]:
         await self.connect()
         return await self.connection.run_all(calls, patience)

@@ -107,8 +107,8 @@ KEYS: dict[str, Key] = {
     "tenant": Key("hash", "counters of a tenant, while it has messages", "every transition", of="tenant"),
     "call": Key(
         "string",
-        "last enqueue, claim or settle of a client's stream, for replay; expires",
-        "enqueue, claim, settle",
+        "last call of a client's stream, for replay, and to tell one that arrives late; expires",
+        "enqueue, claim, settle, redrive, purge, set_limit, reclaim, reconcile",
         of="session US stream",
     ),
     "bell": Key("list", "at most one token: somebody idle should claim", "enqueue, wake, claim", of="pool"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from .calls import Stream
+from .calls import CallNumber, Stream
 
 
 @dataclass(slots=True)
@@ -33,12 +33,12 @@ class StreamPool:
         if self._free:
             return self._free.pop()
         self._made += 1
-        return Stream(self.session, self._made, 1)
+        return Stream(self.session, self._made, CallNumber(1))
 
     def answered(self, stream: Stream, asked: int = 0, given: int = 0) -> None:
         """Asked for fewer than an unanswered call had taken, the server keeps the rest for the next call."""
         left = stream.owed - given if given == asked else 0
-        following = replace(stream, callno=stream.callno + 1, owed=max(0, left))
+        following = replace(stream, call=CallNumber(stream.call.number + 1), owed=max(0, left))
         (self._owing if following.owed else self._free).append(following)
 
     def unanswered(self, stream: Stream, asked: int, pools: tuple[str, ...]) -> None:

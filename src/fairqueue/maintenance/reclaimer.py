@@ -25,7 +25,9 @@ async def reclaim(engine: Engine, patience: float | None = None, hold_ms: int = 
     """
     report = ReclaimReport()
     while True:
-        looked, reclaimed, dead = await engine.run(engine.calls.reclaim(CHUNK, hold_ms), patience)
+        looked, reclaimed, dead = await engine.run_replayable(
+            engine.calls.reclaim, CHUNK, hold_ms, patience=patience
+        )
         report.reclaimed.extend(reclaimed)
         report.dead.extend(dead)
         if looked < CHUNK:

@@ -75,7 +75,8 @@ async def _check_group(engine: Engine, group: str, report: ReconcileReport) -> b
     """Frees what no lease lists; True when the group is closed and must be refilled."""
     cursor = "0"
     while True:
-        cursor, closed, checked, ghosts = await engine.run(engine.calls.reconcile_group(group, cursor))
+        step = engine.run_replayable(engine.calls.reconcile_group, group, cursor)
+        cursor, closed, checked, ghosts = await step
         report.checked += checked
         report.freed.extend(Healed(tenant, id_, "slot", _named(group)) for tenant, id_ in ghosts)
         if closed or cursor == "0":
@@ -85,8 +86,9 @@ async def _check_group(engine: Engine, group: str, report: ReconcileReport) -> b
 async def _check_leases(engine: Engine, report: ReconcileReport) -> None:
     cursor = "0"
     while True:
-        call = engine.calls.reconcile_leases(cursor, engine.options.visibility_ms)
-        cursor, checked, given = await engine.run(call)
+        visibility_ms = engine.options.visibility_ms
+        step = engine.run_replayable(engine.calls.reconcile_leases, cursor, visibility_ms)
+        cursor, checked, given = await step
         report.checked += checked
         for (tenant, id_), what in given:
             of_group = US in what
@@ -99,7 +101,7 @@ async def _check_leases(engine: Engine, report: ReconcileReport) -> None:
 
 async def _open(engine: Engine, closed: list[str], report: ReconcileReport) -> None:
     for group in closed:
-        while await engine.run(engine.calls.reconcile_open(group)):
+        while await engine.run_replayable(engine.calls.reconcile_open, group):
             pass
         report.rebuilt.append(_named(group))
 

@@ -15,7 +15,7 @@
 -- @include counters
 -- @include replay
 
-local answered = recorded()
+local answered = recorded(ttl)
 if answered then
   local reply = {}
   for created, state in string.gmatch(answered, '(%d)(%l)') do reply[#reply + 1] = { tonumber(created), state } end
@@ -50,7 +50,15 @@ for i, row in ipairs(rows) do
     reply[i] = { 1, row.state }
   end
 end
-if #fresh == 0 then return reply end
+
+local function answer()
+  local summary = {}
+  for i, each in ipairs(reply) do summary[i] = each[1] .. each[2] end
+  record(table.concat(summary), ttl)
+  return reply
+end
+
+if #fresh == 0 then return this_call.again and answer() or reply end
 
 local seq = call('HINCRBY', k.counters, 'seq', #fresh) - #fresh
 local by_lane, bodies, heads, delays = {}, {}, {}, {}
@@ -105,12 +113,10 @@ many('ZADD', k.delayed, delays)
 many('HSET', k.body, bodies)
 many('HSET', k.head, heads)
 
-local summary = {}
 for i, row in ipairs(rows) do
   if reply[i][1] == 1 then reply[i][2] = row.state end
-  summary[i] = reply[i][1] .. reply[i][2]
 end
-record(table.concat(summary), ttl)
+answer()
 if #delays > 0 then
   -- due before all others: whoever idles sets its timer anew
   local soonest = call('ZRANGE', k.delayed, 0, 0)[1]

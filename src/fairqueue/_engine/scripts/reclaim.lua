@@ -4,11 +4,15 @@
 -- first seen to serve again: the handlers that went on meanwhile have not had the time to extend them. It is the
 -- server that remembers, since whoever asks may have started after the outage; and how long it has run does not tell
 -- when it had loaded its data.
--- ARGV schema now:int limit:int hold:int
+-- ARGV schema now:int session stream callno limit:int hold:int
 -- FLAGS allow-oom
 -- REPLY how many were looked at, mids put back, mids that died
 -- @include transition
 -- @include bury
+-- @include replay
+
+local answered = recorded(REPLAY_MS)
+if answered then return cmsgpack.unpack(answered) end
 
 -- Leases claimed before this instant are held back; nil: none are.
 local function held_before()
@@ -74,4 +78,6 @@ for i, mid in ipairs(expired) do
 end
 
 flush_moves()
-return { #expired, reclaimed, dead }
+local report = { #expired, reclaimed, dead }
+if #expired > 0 or this_call.again then record(cmsgpack.pack(report), REPLAY_MS) end
+return report

@@ -1,11 +1,15 @@
 -- reconcile_group: one bounded pass over the slots of a group. A slot whose token is not that of an existing
 -- lease that lists the group is removed; check and removal are one script, so a live slot is never touched. A
 -- key of the wrong type is closed: reconcile_leases refills it and reconcile_open opens it.
--- ARGV schema now:int group cursor
+-- ARGV schema now:int session stream callno group cursor
 -- FLAGS allow-oom
 -- REPLY next cursor ('0' at the end, 'w' while there are waiters to wake), 1 when the group is closed, slots looked at,
 -- mids that were freed
 -- @include transition
+-- @include replay
+
+local answered = recorded(REPLAY_MS)
+if answered then return cmsgpack.unpack(answered) end
 
 if other_type(k.slots(group), 'hash') then
   call('UNLINK', k.slots(group))
@@ -50,4 +54,6 @@ wake({ [group] = true })
 if call('EXISTS', k.slots(group), k.waiters(group)) == 0 then call('SREM', k.groups, group) end
 flush_moves()
 if page[1] == '0' and wakes >= most_wakes then page[1] = 'w' end
-return { page[1], 0, #entries / 2, ghosts }
+local report = { page[1], 0, #entries / 2, ghosts }
+if #ghosts > 0 or this_call.again then record(cmsgpack.pack(report), REPLAY_MS) end
+return report

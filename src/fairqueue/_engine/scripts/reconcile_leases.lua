@@ -1,9 +1,13 @@
 -- reconcile_leases: one bounded pass over the lease records: each gets back a slot or a deadline that is
 -- missing, and a record that cannot be read is written again from its header.
--- ARGV schema now:int cursor visibility:int
+-- ARGV schema now:int session stream callno cursor visibility:int
 -- FLAGS allow-oom
 -- REPLY next cursor, how many leases were looked at, what was given back as (mid, group or 'deadline' or 'lease')
 -- @include transition
+-- @include replay
+
+local answered = recorded(REPLAY_MS)
+if answered then return cmsgpack.unpack(answered) end
 
 local page = call('HSCAN', k.leases, cursor, 'COUNT', 50)
 local entries, restored = page[2], {}
@@ -45,4 +49,6 @@ for i = 1, #entries, 2 do
   if lease and (in_flight and h.token == lease.token or not h) then check_slots(mid, lease) end
 end
 if #restored > 0 then call('HINCRBY', k.totals, 'healed', #restored) end
-return { page[1], #entries / 2, restored }
+local report = { page[1], #entries / 2, restored }
+if #restored > 0 or this_call.again then record(cmsgpack.pack(report), REPLAY_MS) end
+return report

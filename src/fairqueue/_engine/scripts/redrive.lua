@@ -5,7 +5,7 @@
 -- @include transition
 -- @include replay
 
-local answered = recorded()
+local answered = recorded(REPLAY_MS)
 if answered then return tonumber(answered) end
 
 local mids = {}

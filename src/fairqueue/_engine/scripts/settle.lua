@@ -9,7 +9,7 @@
 -- @include bury
 -- @include replay
 
-local answered = recorded()
+local answered = recorded(ttl)
 if answered then
   local outcomes = {}
   for outcome in string.gmatch(answered, '%l+') do outcomes[#outcomes + 1] = outcome end

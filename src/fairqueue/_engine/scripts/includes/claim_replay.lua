@@ -30,10 +30,9 @@ end
 -- Returns the leases handed over now, those kept for the next call, and whether this call had been made before. Of
 -- one that holds nothing any more there is nothing to repeat: it looks anew, or ready work would wait.
 local function replay_claim()
-  local stored = call('GET', call_key)
+  local stored, repeated = last_call()
   if not stored then return {}, {}, false end
-  local number, handed, lines = string.match(stored, '^(%d+)\n(%d+)\n(.*)$')
-  local repeated = number == callno
+  local handed, lines = string.match(stored, '^(%d+)\n(.*)$')
   local from = repeated and 1 or after_lines(lines, tonumber(handed))
   local given, rest = {}, {}
   for _, lease in ipairs(still_held(string.sub(lines, from))) do

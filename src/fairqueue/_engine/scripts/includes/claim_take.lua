@@ -65,7 +65,7 @@ local function take(given, rest)
     moved_between(pick.lane.tenant, 'r', 'f')
   end
   if #picks > 0 then tally('claimed', #picks) end
-  if #given + #rest > 0 then claim_record(given, rest) end
+  if #given + #rest > 0 or this_call.again then claim_record(given, rest) end
   many('HSET', k.leases, leases)
   many('ZADD', k.deadlines, deadlines)
   many('HSET', k.head, heads)
