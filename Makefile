@@ -11,7 +11,7 @@ SETUP_BUDGET = 600
 DEMO_BUDGET = 180
 TEST_BUDGET = 300
 TEST_JOBS = 4
-FAULTS_BUDGET = 900
+FAULTS_BUDGET = 1200
 CHAOS_BUDGET = 1800
 SEED = 1
 KILLS = 1000
@@ -35,8 +35,8 @@ demo: $(VENV)/.stamp-run ## a real log replayed, FIFO against fair, a worker kil
 test: $(VENV)/.stamp-dev ## the suite, on real servers it starts itself; many tests wait, so twice as many run as there are cores
 	@$(BUDGET) TEST_BUDGET $(TEST_BUDGET) $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --timeout 120 tests --ignore tests/faults
 
-faults: $(VENV)/.stamp-dev ## a fault at every command of every script, and the faults that people have reported elsewhere
-	@rm -f build/faults/commands.jsonl
+faults: $(VENV)/.stamp-dev ## a fault at every command of every script and at every exchange with the server, and the faults that people have reported elsewhere
+	@rm -f build/faults/commands.jsonl build/faults/exchanges.jsonl build/faults/cancelled.jsonl build/faults/server.jsonl
 	@$(BUDGET) FAULTS_BUDGET $(FAULTS_BUDGET) $(PY) -m pytest -q -n 2 --dist worksteal --timeout 600 tests/faults
 	@$(PY) tools/faults_matrix.py
 

@@ -1,0 +1,355 @@
+"""Every public call, cancelled at random moments a thousand times: no call gets another's reply, and nothing is kept.
+
+Others read what they know meanwhile. Afterwards every lease that nobody got has been given back, and every message is
+accounted for. ``FAIRQUEUE_SEED=n`` replays a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from fairqueue import FairQueue, Lease, LeaseLostError, Limit, MessageNotFoundError, NewMessage, RetryPolicy
+from fairqueue.testing import drain
+from tests.conftest import MakeQueue
+from tests.faults.exchanges import public_operations
+from tests.faults.record import note
+from tests.support.proxy import Proxy
+from tests.support.waiting import eventually
+
+ROUNDS = 1000
+LONGEST = 0.006  # seconds after which a call is cancelled
+TENANTS = ("a", "b", "c")
+MOST_CONNECTIONS = 33  # the pool, and one that listens for the bell
+NOT_HERE = {
+    "FairQueue.connect", "FairQueue.close",  # part of every other call; its end
+    "Worker.run", "Worker.run_sync", "Worker.stop",  # cancelling a worker is in tests/worker
+}  # fmt: skip
+
+Name = tuple[str, str]
+
+
+@dataclass
+class Book:
+    """What the caller knows: what it was told is stored, what it holds, and what it was told has ended."""
+
+    queue: FairQueue[Any]
+    rng: random.Random
+    sent: int = 0
+    accepted: set[Name] = field(default_factory=set)
+    held: list[Lease[Any]] = field(default_factory=list)
+    doubtful: list[Lease[Any]] = field(default_factory=list)
+    ended: set[Name] = field(default_factory=set)
+
+    def new(self) -> NewMessage[Any]:
+        self.sent += 1
+        return NewMessage(f"m{self.sent}", tenant=self.rng.choice(TENANTS), id=f"m{self.sent}")
+
+    def take(self) -> list[Lease[Any]]:
+        """Leases to settle; until that is answered it is not known whether they are ours."""
+        self.rng.shuffle(self.held)
+        number = self.rng.randint(0, min(3, len(self.held)))
+        taken, self.held = self.held[:number], self.held[number:]
+        self.doubtful += taken
+        return taken
+
+    def settled(self, leases: list[Lease[Any]], done: bool = False) -> None:
+        """The answer came."""
+        self.doubtful = [lease for lease in self.doubtful if lease not in leases]
+        if done:
+            self.ended |= {name(lease) for lease in leases}
+
+
+def name(lease: Lease[Any]) -> Name:
+    return lease.message.tenant, lease.message.id
+
+
+# --- the calls ---------------------------------------------------------------------------------------------------
+
+
+async def _enqueue(book: Book) -> None:
+    new = book.new()
+    await book.queue.enqueue(new.payload, tenant=new.tenant, id=new.id)
+    book.accepted.add((new.tenant, new.id))
+
+
+async def _enqueue_many(book: Book) -> None:
+    new = [book.new() for _ in range(3)]
+    await book.queue.enqueue_many(new)
+    book.accepted |= {(each.tenant, each.id) for each in new}
+
+
+async def _claim(book: Book) -> None:
+    wait = book.rng.choice([0, 0, 0.002])
+    leases = await book.queue.claim(book.rng.randint(1, 4), wait=wait)
+    book.held += leases
+    again = book.ended.intersection(map(name, leases))
+    assert not again, f"run again: {again}"
+
+
+async def _complete_many(book: Book) -> None:
+    leases = book.take()
+    assert set(await book.queue.complete_many(leases)) <= {"done"}
+    book.settled(leases, done=True)
+
+
+async def _fail_many(book: Book) -> None:
+    leases = book.take()
+    assert set(await book.queue.fail_many(leases, "no")) <= {"retried"}
+    book.settled(leases)
+
+
+async def _release_many(book: Book) -> None:
+    leases = book.take()
+    assert set(await book.queue.release_many(leases)) <= {"released"}
+    book.settled(leases)
+
+
+async def _extend_many(book: Book) -> None:
+    assert set(await book.queue.extend_many(list(book.held))) <= {"extended"}
+
+
+async def _complete(book: Book) -> None:
+    for lease in book.take():
+        assert await lease.complete() == "done"
+        book.settled([lease], done=True)
+
+
+async def _fail(book: Book) -> None:
+    for lease in book.take():
+        assert await lease.fail("no") == "retried"
+        book.settled([lease])
+
+
+async def _release(book: Book) -> None:
+    for lease in book.take():
+        assert await lease.release() == "released"
+        book.settled([lease])
+
+
+async def _dead_letter(book: Book) -> None:
+    for lease in book.take():
+        assert await lease.dead_letter("no use") == "dead"
+        book.settled([lease])
+
+
+async def _extend(book: Book) -> None:
+    for lease in list(book.held):
+        await lease.extend()
+
+
+async def _keep_alive(book: Book) -> None:
+    for lease in book.held[:1]:
+        async with lease.keep_alive():
+            await book.queue.stats()
+
+
+async def _redrive(book: Book) -> None:
+    items, _ = await book.queue.dead_letters.list("a")
+    if items:
+        with contextlib.suppress(MessageNotFoundError):  # an earlier one that was cancelled is done only now
+            await book.queue.dead_letters.redrive("a", items[0].message.id)
+
+
+async def _redrive_all(book: Book) -> None:
+    await book.queue.dead_letters.redrive_all("b")
+
+
+async def _purge(book: Book) -> None:
+    items, _ = await book.queue.dead_letters.list("c")
+    for item in items[:3]:
+        book.accepted.discard(("c", item.message.id))
+        with contextlib.suppress(MessageNotFoundError):  # as above
+            await book.queue.dead_letters.purge("c", item.message.id)
+
+
+async def _set_limit(book: Book) -> None:
+    await book.queue.limits.set("tenant", book.rng.choice(TENANTS), book.rng.randint(2, 6))
+
+
+async def _reset_limit(book: Book) -> None:
+    await book.queue.limits.reset("tenant", book.rng.choice(TENANTS))
+
+
+async def _get_limit(book: Book) -> None:
+    assert (await book.queue.limits.get("tenant", "a")).id == "a"
+
+
+async def _list_limits(book: Book) -> None:
+    assert {state.group async for state in book.queue.limits.list("tenant")} <= {"tenant"}
+
+
+async def _get_tenant(book: Book) -> None:
+    assert (await book.queue.tenants.get("b")).tenant == "b"
+
+
+async def _list_tenants(book: Book) -> None:
+    assert {state.tenant async for state in book.queue.tenants.list()} <= {*TENANTS, "known"}
+
+
+async def _count_dead(book: Book) -> None:
+    assert await book.queue.dead_letters.count("known") == 0
+
+
+async def _list_dead(book: Book) -> None:
+    items, _ = await book.queue.dead_letters.list("a")
+    assert {item.message.tenant for item in items} <= {"a"}
+
+
+async def _dead_tenants(book: Book) -> None:
+    assert {tenant async for tenant in book.queue.dead_letters.tenants()} <= set(TENANTS)
+
+
+async def _stats(book: Book) -> None:
+    assert (await book.queue.stats("known")).ready == KNOWN
+
+
+async def _get(book: Book) -> None:
+    info = await book.queue.get("known", "k1")
+    assert info is not None
+    assert info.message.payload == 1
+
+
+async def _messages(book: Book) -> None:
+    items, _ = await book.queue.messages("known")
+    assert len(items) == KNOWN
+
+
+async def _queues(book: Book) -> None:
+    assert [(state.pool, state.ready) async for state in book.queue.queues("known")] == [("never", KNOWN)]
+
+
+async def _workers(book: Book) -> None:
+    assert [state async for state in book.queue.workers()] == []
+
+
+async def _reclaim(book: Book) -> None:
+    assert (await book.queue.reclaim()).reclaimed == []
+
+
+async def _reconcile(book: Book) -> None:
+    assert (await book.queue.reconcile()).restored == []
+
+
+async def _audit(book: Book) -> None:
+    assert (await book.queue.audit()).findings == []
+
+
+KNOWN = 20
+CALLS: dict[str, Callable[[Book], Awaitable[None]]] = {
+    "FairQueue.enqueue": _enqueue,
+    "FairQueue.enqueue_many": _enqueue_many,
+    "FairQueue.claim": _claim,
+    "FairQueue.complete_many": _complete_many,
+    "FairQueue.fail_many": _fail_many,
+    "FairQueue.release_many": _release_many,
+    "FairQueue.extend_many": _extend_many,
+    "FairQueue.stats": _stats,
+    "FairQueue.get": _get,
+    "FairQueue.messages": _messages,
+    "FairQueue.queues": _queues,
+    "FairQueue.workers": _workers,
+    "FairQueue.reclaim": _reclaim,
+    "FairQueue.reconcile": _reconcile,
+    "FairQueue.audit": _audit,
+    "Lease.complete": _complete,
+    "Lease.fail": _fail,
+    "Lease.release": _release,
+    "Lease.dead_letter": _dead_letter,
+    "Lease.extend": _extend,
+    "Lease.keep_alive": _keep_alive,
+    "LimitsControl.set": _set_limit,
+    "LimitsControl.reset": _reset_limit,
+    "LimitsControl.get": _get_limit,
+    "LimitsControl.list": _list_limits,
+    "Tenants.get": _get_tenant,
+    "Tenants.list": _list_tenants,
+    "DeadLetters.count": _count_dead,
+    "DeadLetters.list": _list_dead,
+    "DeadLetters.redrive": _redrive,
+    "DeadLetters.redrive_all": _redrive_all,
+    "DeadLetters.purge": _purge,
+    "DeadLetters.tenants": _dead_tenants,
+}
+OFTEN = ["FairQueue.enqueue_many", "FairQueue.claim", "FairQueue.claim", "FairQueue.complete_many"]
+
+
+def test_every_public_operation_is_among_the_calls() -> None:
+    assert set(CALLS) | NOT_HERE == public_operations()
+
+
+# --- the rounds --------------------------------------------------------------------------------------------------
+
+
+async def cancelled(work: Awaitable[None], seconds: float) -> bool:
+    """Cancels it after so long; whether it had not ended by itself."""
+    task = asyncio.ensure_future(work)
+    await asyncio.wait([task], timeout=seconds)
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        return True
+    return False
+
+
+async def read(queue: FairQueue[Any], number: int) -> None:
+    info, limit = await asyncio.gather(
+        queue.get("known", f"k{number}"), queue.limits.get("tenant", f"g{number}")
+    )
+    assert info is not None
+    assert (info.message.id, info.message.payload, limit.id) == (f"k{number}", number, f"g{number}")
+
+
+@pytest.mark.timeout(300)
+async def test_calls_cancelled_at_any_moment(make_queue: MakeQueue, proxy: Proxy) -> None:
+    seed = int(os.environ.get("FAIRQUEUE_SEED", "1"))
+    queue = await make_queue(
+        url=proxy.url, limits=[Limit("tenant", default=4)], retry=RetryPolicy.fixed(0, max_attempts=1000)
+    )
+    await queue.enqueue_many([NewMessage(n, tenant="known", id=f"k{n}", pool="never") for n in range(KNOWN)])
+    book, most, cut_short = Book(queue, random.Random(seed)), 0, 0
+    for _ in range(ROUNDS):
+        call = CALLS[book.rng.choice([*CALLS, *OFTEN])]
+        disturbing = cancelled(call(book), book.rng.uniform(0, LONGEST))
+        was_cancelled, _ = await asyncio.gather(disturbing, read(queue, book.rng.randrange(KNOWN)))
+        cut_short += was_cancelled
+        most = max(most, proxy.connections)
+    assert cut_short > ROUNDS / 10, "hardly a call was under way when it was cancelled"
+    assert most <= MOST_CONNECTIONS
+    await accounted_for(book)
+    note("cancelled", rounds=ROUNDS, seed=seed, faults=cut_short, problems=0)
+
+
+async def accounted_for(book: Book) -> None:
+    """Leases that nobody got are given back, and what was stored is run to its end exactly once."""
+    queue = book.queue
+    await eventually(
+        lambda: not queue._consumer._tasks and not queue._engine.connection._exchanges,
+        "what was cancelled to have ended",
+    )
+    for lease in book.held + book.doubtful:
+        try:
+            await lease.complete()
+        except LeaseLostError:
+            continue  # what was asked of it before came to be
+        book.ended.add(name(lease))
+    stats = await queue.stats()
+    assert stats.in_flight == 0, "leases that nobody got were kept"
+    assert stats.totals.reclaimed == 0
+    for tenant in TENANTS:
+        await queue.limits.reset("tenant", tenant)
+        await queue.dead_letters.redrive_all(tenant)
+    ran = {(message.tenant, message.id) for message in await drain(queue, batch=10)}
+    assert not ran & book.ended, "run again"
+    assert book.accepted <= ran | book.ended, f"lost: {sorted(book.accepted - ran - book.ended)}"
+    stats = await queue.stats()
+    assert (stats.ready, stats.delayed, stats.in_flight, stats.dead) == (KNOWN, 0, 0, 0)
+    assert stats.totals.enqueued == stats.totals.completed + stats.totals.purged + KNOWN

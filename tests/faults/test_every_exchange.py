@@ -1,0 +1,270 @@
+"""A fault at every exchange of every public call: it is made good, and the answer is the right one or a named error.
+
+The k-th request of a call, for every k, is lost, or its reply is, or comes in half; it arrives late, after its client has
+hung up and repeated it, or very late, when the client has long gone on (the network sends again what a closed
+connection still had); the connection goes silent, before the request or after; or the server is away from then on, for
+longer than the client has patience. Of a single fault nothing may be seen afterwards: the answer and all that is
+stored are what they are without it. After an outage that outlasts patience each message is accounted for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from fairqueue import FairQueue, LeaseLostError, QueueUnavailableError, SyncFairQueue
+from fairqueue.testing import ManualClock, assert_whole
+from tests.faults.exchanges import (
+    LIMITS,
+    OPERATIONS,
+    WITHOUT_EXCHANGE,
+    Operation,
+    Scene,
+    prepared,
+    public_operations,
+)
+from tests.faults.record import note
+from tests.support.awaited import Awaited
+from tests.support.proxy import (
+    Fault,
+    Proxy,
+    arrive_at,
+    arrive_late,
+    fall_silent,
+    go_away,
+    half_reply,
+    lose_reply,
+    lose_request,
+)
+from tests.support.waiting import eventually
+from tests.support.watch import WATCH
+
+ANSWER_TIME = 0.4  # seconds after which the client takes a connection for dead
+PATIENCE, AWAY = 0.3, 0.6
+AT_ONCE = 3  # requests of a call that are tried at the same time
+MOST, SYNC_MOST = 60, 6  # requests of one call
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+SINGLE = {
+    "request lost": lose_request(),
+    "reply lost": lose_reply(),
+    "half a reply": half_reply(),
+    "request late": arrive_late(ANSWER_TIME * 1.6),
+    "silent before": fall_silent(),
+    "silent after": fall_silent(after=True),
+}
+LATER = {"request very late": arrive_at(threading.Event())}
+OUTAGES = {"away before": go_away(AWAY), "away after": go_away(AWAY, after=True)}
+FAULTS = SINGLE | LATER | OUTAGES
+# The blocking client makes the same calls in a loop of its own: a kind of each sort shows that it gets the answers.
+SYNC_FAULTS = ("reply lost", "silent before", "request very late", "away after")
+
+
+Proxies = dict[tuple[str, int], Proxy]
+
+
+@dataclass
+class Result:
+    """What came of one call, and what was stored afterwards."""
+
+    answer: Any
+    stored: Any
+    met: bool
+
+
+def test_every_public_operation_is_on_the_list() -> None:
+    covered = {name for operation in OPERATIONS for name in operation.covers}
+    assert covered | set(WITHOUT_EXCHANGE) == public_operations()
+
+
+@pytest.fixture(scope="module")
+def proxies(server: str) -> Iterator[Proxies]:
+    """For each kind of fault as many as are tried at once: most of the time is spent waiting."""
+    with ExitStack() as stack:
+        yield {(kind, lane): stack.enter_context(Proxy(server)) for kind in FAULTS for lane in range(AT_ONCE)}
+
+
+@asynccontextmanager
+async def scene_at(server: str, proxy: Proxy, name: str, flavour: str) -> AsyncIterator[Scene]:
+    proxy.reset()
+    WATCH.checked_elsewhere(name)
+    clock = ManualClock(NOW)
+    options: dict[str, Any] = {"name": name, "limits": LIMITS, "clock": clock, "reconcile_interval": 0}
+    url = f"{proxy.url}?socket_timeout={ANSWER_TIME}"
+    async with FairQueue[Any](server, **options) as direct:
+        queue = (
+            FairQueue[Any](url, **options)
+            if flavour == "async"
+            else Awaited(SyncFairQueue[Any](url, **options))
+        )
+        await queue.connect()
+        try:
+            yield await prepared(Scene(queue, direct, clock, proxy))
+        finally:
+            proxy.reset()
+            await queue.close()
+
+
+async def stored(queue: FairQueue[Any]) -> Any:
+    """Everything there is, as plain values."""
+    tenants = sorted([state.tenant async for state in queue.tenants.list()])
+    found = [item for tenant in tenants for item in (await queue.messages(tenant, limit=10_000))[0]]
+    held = [(group, sorted([(state.id, state.held, state.limit) async for state in queue.limits.list(group)]))
+            for group in ("tenant", "org")]  # fmt: skip
+    listed = sorted(
+        (item.message.tenant, item.message.id, item.state, item.message.attempt) for item in found
+    )
+    return await queue.stats(), listed, held
+
+
+async def tried(
+    operation: Operation, flavour: str, server: str, proxy: Proxy, name: str, fault: Fault | None, k: int
+) -> Result:
+    """The operation with the fault at its k-th request; then all that is left is worked off, and accounted for."""
+    async with scene_at(server, proxy, name, flavour) as scene:
+        if fault and fault.away:
+            scene.inside._engine.connection._patience = PATIENCE
+        gate = threading.Event()
+        if fault and fault.gate:
+            fault = arrive_at(gate)
+        if fault:
+            proxy.next(None, fault, after=k - 1)
+        try:
+            answer = await operation.act(scene)
+        except QueueUnavailableError as error:
+            answer = error
+        met = not proxy.withdraw()
+        if not (fault and fault.gate):
+            await eventually(lambda: not proxy.under_way, "what is late to have arrived")
+        await at_rest(scene)
+        if operation.repairs and isinstance(answer, QueueUnavailableError):
+            await scene.direct.reclaim()
+            await scene.direct.reconcile()
+        result = Result(answer, await stored(scene.direct), met)
+        await assert_whole(scene.direct)
+        await worked_off(scene)
+        await undisturbed(scene, gate)
+        return result
+
+
+async def undisturbed(scene: Scene, gate: threading.Event) -> None:
+    """What arrives now changes nothing: it was answered long ago, and later calls have been made."""
+    await scene.queue.limits.set("org", "o", 9)
+    await scene.direct.enqueue("last", tenant="z", id="last")
+    before = await stored(scene.direct)
+    gate.set()
+    await eventually(lambda: not scene.proxy.under_way, "what is very late to have arrived")
+    assert await stored(scene.direct) == before, "a request that was repeated long ago was done again"
+
+
+async def at_rest(scene: Scene) -> None:
+    """Nothing is under way any more behind the caller's back."""
+    scene.inside._engine.connection._patience = 10
+    await eventually(lambda: not scene.proxy._refusing, "the server to be back")
+    await eventually(
+        lambda: not scene.inside._consumer._tasks and not scene.inside._engine.connection._exchanges,
+        "what goes on in the background to have ended",
+    )
+
+
+async def worked_off(scene: Scene) -> None:
+    """What is held is completed, what is left is claimed by the same client: nothing is lost, held, or run twice."""
+    ended = set()
+    for lease in scene.leases:
+        try:
+            await lease.complete()
+        except LeaseLostError:
+            continue  # settled otherwise by the operation
+        ended.add((lease.message.tenant, lease.message.id))
+    for _ in range(3):  # delayed ones and retries come due
+        names = await drained(scene.queue)
+        assert scene.expired or not ended.intersection(names), f"ran again: {ended.intersection(names)}"
+        assert len(set(names)) == len(names), f"ran twice: {names}"
+        ended.update(names)
+        assert (await scene.direct.stats()).in_flight == 0, "leases that nobody knows of"
+        scene.clock.advance(4000)
+    await scene.direct.dead_letters.purge("a")
+    await scene.direct.dead_letters.purge("b")
+    await scene.direct.dead_letters.purge("d")
+    left = await scene.direct.stats()
+    assert (left.ready, left.delayed, left.in_flight, left.dead) == (0, 0, 0, 0)
+    assert left.totals.enqueued == left.totals.completed + left.totals.purged
+    assert scene.expired or left.totals.reclaimed == 0
+    await assert_whole(scene.direct)
+
+
+async def drained(queue: Any) -> list[tuple[str, str]]:
+    """Completes all that can be claimed; what it was."""
+    names: list[tuple[str, str]] = []
+    while leases := await queue.claim(100, pools=("default", "other", "quiet")):
+        names += [(lease.message.tenant, lease.message.id) for lease in leases]
+        assert await queue.complete_many(leases) == ["done"] * len(leases)
+    return names
+
+
+def judged(operation: Operation, fault: Fault, result: Result, expected: Result) -> str | None:
+    """What is wrong with it, in words."""
+    outage = bool(fault.away)
+    if outage and (isinstance(result.answer, QueueUnavailableError) or operation.gives_less):
+        return None  # the accounting has been done
+    if result.answer != expected.answer:
+        return f"expected {expected.answer!r:.300}, got {result.answer!r:.300}"
+    if result.stored != expected.stored:
+        return f"expected it to leave {expected.stored!r:.900}, got {result.stored!r:.900}"
+    return None
+
+
+CASES = [
+    (one, flavour)
+    for one in OPERATIONS
+    for flavour in ("async", "sync")
+    if flavour == "async" or not one.only_async
+]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("operation", "flavour"), CASES, ids=lambda value: getattr(value, "name", value))
+async def test_a_fault_at_any_exchange_is_made_good_or_named(
+    server: str,
+    namespace: str,
+    proxies: Proxies,
+    operation: Operation,
+    flavour: str,
+) -> None:
+    proxy = next(iter(proxies.values()))
+    expected = await tried(operation, flavour, server, proxy, namespace, None, 0)
+    injected, problems = 0, []
+
+    async def one(kind: str, k: int) -> bool:
+        nonlocal injected
+        try:
+            name = f"{namespace}-{kind.replace(' ', '-')}-{k}"
+            result = await tried(
+                operation, flavour, server, proxies[kind, k % AT_ONCE], name, FAULTS[kind], k
+            )
+            problem = judged(operation, FAULTS[kind], result, expected)
+        except AssertionError as error:
+            result, problem = Result(None, None, True), str(error)
+        injected += result.met
+        if problem:
+            problems.append(f"{kind}, request {k}: {problem}")
+        return result.met
+
+    kinds = list(FAULTS if flavour == "async" else SYNC_FAULTS)
+    for first in range(1, MOST if flavour == "async" else SYNC_MOST, AT_ONCE):
+        tries = [one(kind, k) for kind in kinds for k in range(first, first + AT_ONCE)]
+        if not all(await asyncio.gather(*tries)):
+            break
+    else:
+        if flavour == "async":
+            problems.append(f"more than {MOST} requests")
+    note("exchanges", operation=operation.name, flavour=flavour, faults=injected, problems=len(problems))
+    assert injected >= len(kinds), "no fault was met"
+    assert not problems, f"{len(problems)} of {injected} faults:\n" + "\n".join(problems)
