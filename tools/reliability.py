@@ -135,7 +135,32 @@ def _summary(cases: int, all_tests: list[Test], results: dict[tuple[str, str], s
             f"{len(cuts)} scenarios\n(tests/faults/test_every_command.py): lost {_sum(cuts, 'lost')}, wedged "
             f"{_sum(cuts, 'wedged')}, run twice without an expired lease {_sum(cuts, 'twice')}."
         )
-    return [*lines, *_chaos(), ""]
+    return [*lines, *_exchanges(), *_chaos(), ""]
+
+
+def _exchanges() -> Iterator[str]:
+    """Faults between client and server, calls that were cancelled, and troubles of the server itself."""
+    calls, cancelled, server = (
+        last("exchanges", "operation", "flavour"),
+        last("cancelled", "seed"),
+        last("server", "what", "number"),
+    )
+    if calls:
+        yield (
+            f"{_sum(calls, 'faults'):,} faults were injected at every exchange of {len({call['operation'] for call in calls})} "
+            f"public operations with the server, async and sync\n(tests/faults/test_every_exchange.py): after "
+            f"{_sum(calls, 'problems')} of them an answer was wrong, or something lost, held, or run twice."
+        )
+    if cancelled:
+        yield (
+            f"{_sum(cancelled, 'faults'):,} calls were cancelled at random moments (tests/faults/test_cancelled_anywhere.py): "
+            f"{_sum(cancelled, 'problems')} problems."
+        )
+    if server:
+        yield (
+            f"{_sum(server, 'faults'):,} times the server was killed, its append-only file cut, or a key of it damaged under load"
+            f"\n(tests/faults/test_server_trouble.py): {_sum(server, 'problems')} problems."
+        )
 
 
 def _chaos() -> Iterator[str]:

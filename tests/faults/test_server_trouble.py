@@ -1,0 +1,352 @@
+"""The server is killed and comes back with what its append-only file has, fails over, fills up, or has its keys damaged.
+
+What the cases J and R under tests/faults/cases and tests/worker/test_outages.py hold is not repeated here: scripts that
+vanish, LOADING, READONLY, MISCONF, a policy that evicts, and an outage longer than the leases.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from fairqueue import (
+    FairQueue,
+    FairQueueError,
+    Limit,
+    Message,
+    NewMessage,
+    QueueFullError,
+    RetryPolicy,
+    Worker,
+)
+from fairqueue.testing import ManualClock, assert_whole, drain, faults
+from tests.conftest import MakeQueue
+from tests.engine.tools import one, put
+from tests.faults.record import note
+from tests.support.fixtures import MakeServer
+from tests.support.processes import Server
+from tests.support.proxy import Proxy
+from tests.support.waiting import eventually
+
+LIMITS = [Limit("tenant", default=3), Limit("org", default=6, key="org")]
+TENANTS = ("a", "b", "c")
+
+
+@asynccontextmanager
+async def working(
+    queue: FairQueue[Any], handler: Callable[[Message[Any]], Any], **options: Any
+) -> AsyncIterator[Worker[Any]]:
+    worker = Worker(queue, handler, **options)
+    running = asyncio.ensure_future(worker.run(signals=False))
+    try:
+        yield worker
+        assert not running.done(), "the worker has given up"
+    finally:
+        worker.stop()
+        await running
+
+
+async def emptied(queue: FairQueue[Any]) -> bool:
+    stats = await queue.stats()
+    return stats.ready == stats.delayed == stats.in_flight == 0
+
+
+# --- restarts with an append-only file ---------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("fsync", ["always", "everysec"])
+async def test_a_server_killed_again_and_again_loses_nothing_acknowledged(
+    make_queue: MakeQueue, make_server: MakeServer, fsync: str
+) -> None:
+    """With ``everysec`` too: the file is written before the answer, only a power cut takes what the disk has not got."""
+    own = make_server(appendfsync=fsync)
+    queue = await make_queue(url=own.url, clock=None, limits=LIMITS)
+    ran: Counter[str] = Counter()
+    accepted: list[str] = []
+    rng = random.Random(4)
+
+    async def handle(message: Message[Any]) -> None:
+        ran[message.id] += 1
+        await asyncio.sleep(rng.uniform(0, 0.01))
+
+    async def produce(tenant: str) -> None:
+        for n in range(150):
+            sent = await queue.enqueue(n, tenant=tenant, id=f"{tenant}{n}", metadata={"org": "o"})
+            accepted.append(sent.id)
+
+    async with working(queue, handle):
+        producing = asyncio.gather(*(produce(tenant) for tenant in TENANTS))
+        for number in range(6):
+            seen = len(accepted)
+            await eventually(
+                lambda seen=seen: producing.done() or len(accepted) > seen + 20, "some to be sent"
+            )  # type: ignore[misc]
+            await asyncio.to_thread(own.kill)
+            await asyncio.to_thread(own.start)
+            note("server", what=f"killed, {fsync}", number=number, faults=1, problems=0)
+        await producing
+        await eventually(lambda: emptied(queue), "all to be completed", deadline=60)
+    assert ran == Counter(dict.fromkeys(accepted, 1))
+    totals = (await queue.stats()).totals
+    assert (totals.enqueued, totals.completed, totals.reclaimed) == (450, 450, 0)
+
+
+async def recorded_run(own: Server, name: str) -> None:
+    """Every kind of transition, on a clock that is turned."""
+    clock = ManualClock()
+    retry = RetryPolicy.fixed(1, max_attempts=2)
+    async with FairQueue[Any](own.url, name, limits=LIMITS, clock=clock, retry=retry) as queue:
+        for step in range(4):
+            new = [NewMessage(n, tenant=TENANTS[n % 3], id=f"s{step}m{n}", metadata={"org": "o"}, delay=n % 5 and 2)
+                   for n in range(12)]  # fmt: skip
+            await queue.enqueue_many(new)
+            leases = await queue.claim(6)
+            await queue.extend_many(leases)
+            for lease, way in zip(leases, ("complete", "fail", "release", "dead"), strict=False):
+                await (lease.dead_letter("no use") if way == "dead" else getattr(lease, way)())
+            await queue.limits.set("tenant", "a", step)
+            clock.advance(35)
+            await queue.reclaim()
+            await queue.reconcile()
+            await queue.dead_letters.redrive_all("a")
+            await queue.dead_letters.purge("b")
+        await queue.complete_many(await queue.claim(5))
+
+
+def offsets(size: int, many: int) -> Iterator[int]:
+    """Evenly spread, each a few bytes off by chance, and the last bytes one by one."""
+    rng = random.Random(7)
+    for n in range(many):
+        yield min(size, n * size // many + rng.randrange(50))
+    yield from range(size - 6, size + 1)
+
+
+@pytest.mark.timeout(300)
+async def test_a_file_that_ends_anywhere_has_no_half_transition(make_server: MakeServer) -> None:
+    """A power cut takes the end of the file, wherever the disk had come to."""
+    own = make_server(appendfsync="no")
+    await recorded_run(own, "cut")
+    own.kill()
+    (log,) = (own.directory / "appendonlydir").glob("*.incr.aof")
+    whole = log.read_bytes()
+    before, loaded, problems = -1, 0, []
+    for offset in offsets(len(whole), 120):
+        log.write_bytes(whole[:offset])
+        await asyncio.to_thread(own.start)
+        try:
+            found = await whole_and_drained(own)
+            assert found >= before, "a longer file has less"
+        except (AssertionError, FairQueueError) as error:
+            problems.append(f"cut at byte {offset} of {len(whole)}: {error}")
+        else:
+            before, loaded = found, loaded + 1
+        own.kill()
+    note("server", what="file cut", number=0, faults=loaded + len(problems), problems=len(problems))
+    assert not problems, "\n".join(problems)
+    assert before == 48, "the whole file has all messages"
+
+
+async def whole_and_drained(own: Server) -> int:
+    """Nothing is half done, and what is there runs to its end; how many messages it ever had."""
+    clock = ManualClock()
+    clock.advance(3600)
+    async with FairQueue[Any](own.url, "cut", limits=LIMITS, clock=clock) as queue:
+        await assert_whole(queue)
+        await queue.reclaim()
+        await queue.limits.reset("tenant", "a")
+        for _ in range(4):
+            await drain(queue, batch=10)
+            clock.advance(4000)
+        for tenant in TENANTS:
+            await queue.dead_letters.purge(tenant)
+        await assert_whole(queue)
+        stats = await queue.stats()
+        assert (stats.ready, stats.delayed, stats.in_flight, stats.dead) == (0, 0, 0, 0)
+        totals = stats.totals
+        assert totals.enqueued == totals.completed + totals.purged
+        return totals.enqueued
+
+
+# --- a replica takes over ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def steady() -> Iterator[Callable[[Server], Proxy]]:
+    """Makes an address that stays the same whichever server is behind it, as a name or a load balancer would."""
+    made: list[Proxy] = []
+
+    def make(server: Server) -> Proxy:
+        made.append(Proxy(server.url).__enter__())
+        return made[-1]
+
+    yield make
+    for proxy in made:
+        proxy.__exit__(None, None, None)
+
+
+async def test_a_replica_that_is_promoted_goes_on_where_its_primary_was(
+    make_server: MakeServer, steady: Callable[[Server], Proxy], make_queue: MakeQueue
+) -> None:
+    """Clients reach it before it is told to lead: it refuses writes, they wait, and no running handler is doubled."""
+    primary, replica = make_server(), make_server()
+    replica.command("REPLICAOF", "127.0.0.1", str(primary.port))
+    await eventually(lambda: replica.command("INFO", "replication")["master_link_status"] == "up", "a copy")
+    address = steady(primary)
+    queue = await make_queue(url=address.url, clock=None, visibility_timeout=2, limits=LIMITS)
+    go_on = asyncio.Event()
+    attempts: Counter[str] = Counter()
+
+    async def handle(message: Message[Any]) -> None:
+        attempts[message.id] += 1
+        if message.payload == "long":
+            await go_on.wait()
+
+    async with working(queue, handle):
+        await queue.enqueue("long", tenant="a", id="long")
+        await eventually(lambda: attempts["long"] == 1, "the long one to run")
+        await put(queue, "b", *(f"before{n}" for n in range(20)))
+        await eventually(lambda: len(attempts) == 21, "the short ones to run")
+        await eventually(lambda: primary.command("WAIT", 1, 100) == 1, "the replica to have it all")
+        primary.kill()
+        address._upstream = urlsplit(replica.url)
+        address.cut()
+        sending = asyncio.ensure_future(put(queue, "b", *(f"after{n}" for n in range(20))))
+        await eventually(lambda: refused_writes(replica) > 0, "the replica to refuse a write")
+        assert not sending.done()
+        replica.command("REPLICAOF", "NO", "ONE")
+        await sending
+        await eventually(lambda: len(attempts) == 41, "what was sent meanwhile to run")
+        began = asyncio.get_running_loop().time()
+
+        async def long_enough() -> bool:
+            await queue.reclaim()
+            return asyncio.get_running_loop().time() - began > 2.5
+
+        await eventually(long_enough, "longer than the leases to pass")
+        go_on.set()
+        await eventually(lambda: emptied(queue), "all to be completed")
+    assert attempts == Counter(dict.fromkeys(attempts, 1))
+    assert (await queue.stats()).totals.completed == 41
+
+
+def refused_writes(server: Server) -> int:
+    return int(server.command("INFO", "errorstats").get("errorstat_READONLY", {}).get("count", 0))
+
+
+# --- full --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_fills_up_under_load_is_drained_and_takes_more(
+    make_queue: MakeQueue, make_server: MakeServer
+) -> None:
+    own = make_server(appendonly="no", maxmemory_policy="noeviction")
+    queue = await make_queue(url=own.url, clock=None, limits=LIMITS)
+    used = int(own.command("INFO", "memory")["used_memory"])
+    own.command("CONFIG", "SET", "maxmemory", str(used + 3_000_000))
+    ran: Counter[str] = Counter()
+    accepted: list[str] = []
+    open_gate = asyncio.Event()
+
+    async def handle(message: Message[Any]) -> None:
+        await open_gate.wait()
+        ran[message.id] += 1
+
+    async def fill() -> None:
+        for n in range(10_000):
+            sent = await queue.enqueue("x" * 2000, tenant=TENANTS[n % 3], id=f"m{n}")
+            accepted.append(sent.id)
+
+    async with working(queue, handle):
+        with pytest.raises(QueueFullError):
+            await fill()
+        with pytest.raises(QueueFullError):
+            await queue.enqueue_many([NewMessage("x" * 2000, tenant="new") for _ in range(50)])
+        assert (await queue.stats("new")).ready == 0
+        open_gate.set()
+        await eventually(lambda: emptied(queue), "the backlog to drain", deadline=60)
+        await put(queue, "a", "after")
+        await eventually(lambda: ran["after"] == 1, "it to take more")
+    assert len(accepted) > 100
+    assert ran == Counter(dict.fromkeys([*accepted, "after"], 1))
+
+
+# --- keys damaged under load -------------------------------------------------------------------------------------
+
+DAMAGES = ["slots", "lane", "deadline", "lease", "slot", "body", "header"]
+UNDER_LOAD = 240
+
+
+async def damage(queue: FairQueue[Any], kind: str, rng: random.Random) -> str | None:
+    """Breaks something of a message that is there now; its id if the message itself was hit."""
+    tenant = rng.choice(TENANTS)
+    if kind == "slots":
+        await faults.wrong_type(queue, "slots", "tenant", tenant)
+        return None
+    if kind == "lane":
+        await faults.wrong_type(queue, "lane", tenant, "default")
+        return None
+    state = "in_flight" if kind in ("deadline", "lease", "slot") else None
+    items, _ = await queue.messages(tenant, state=state, limit=50)
+    if not items:
+        return None
+    hit = rng.choice(items).message.id
+    try:
+        await faults.delete(queue, kind, tenant, hit)
+    except FairQueueError:
+        return None  # it had ended by then
+    return hit
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", DAMAGES)
+async def test_a_key_damaged_under_load_costs_at_most_its_own_message(
+    make_queue: MakeQueue, kind: str
+) -> None:
+    """Workers go on; one reconcile and one audit later all is whole, and what was not hit ran once."""
+    rng = random.Random(DAMAGES.index(kind))
+    queue = await make_queue(clock=None, limits=LIMITS, retry=RetryPolicy.fixed(0.05))
+    ran: Counter[str] = Counter()
+    hit: set[str] = set()
+
+    async def handle(message: Message[Any]) -> None:
+        ran[message.id] += 1
+        await asyncio.sleep(rng.uniform(0, 0.01))
+
+    async with working(queue, handle, concurrency=12):
+        for n in range(UNDER_LOAD):
+            await queue.enqueue(n, tenant=TENANTS[n % 3], id=f"m{n}", metadata={"org": "o"})
+            if n % 20 == 10:
+                hit.add(await damage(queue, kind, rng) or "")
+            if n % 20 == 15:
+                await queue.reconcile()
+        await queue.reconcile()
+        await queue.audit(fix=True)
+        await eventually(lambda: emptied(queue), "all to be completed", deadline=60)
+    note("server", what=f"{kind} damaged", number=0, faults=UNDER_LOAD // 20, problems=0)
+    others = {f"m{n}" for n in range(UNDER_LOAD)} - hit
+    dead = {item.message.id for tenant in TENANTS for item in (await queue.dead_letters.list(tenant))[0]}
+    assert dead <= (hit if kind == "body" else set())
+    assert {id: ran[id] for id in others if ran[id] != 1} == {}
+    assert all(ran[id] <= 1 for id in hit), ran
+    for tenant in TENANTS:
+        await queue.dead_letters.purge(tenant)
+    await queue.audit(fix=True)
+
+
+async def test_one_claims_what_is_left_of_a_lane_that_was_deleted(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=LIMITS)
+    await put(queue, "a", "m1", "m2")
+    for name in await faults._lanes(queue, "a", "default"):
+        await queue._engine.command("DEL", queue._engine.calls.root + "lane:" + name)
+    await queue.audit(fix=True)
+    lease = await one(queue)
+    assert (lease.message.id, await lease.complete()) == ("m1", "done")
+    assert [message.id for message in await drain(queue)] == ["m2"]
