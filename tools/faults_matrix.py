@@ -12,6 +12,11 @@ from typing import Any
 
 RESULTS = Path(__file__).resolve().parents[1] / "build" / "faults"
 WIDTH = 100
+ELSEWHERE = {
+    "exchanges": "faults injected at the exchanges of public calls with the server",
+    "cancelled": "calls cancelled at random moments",
+    "server": "kills of the server, cuts of its append-only file, and keys damaged under load",
+}
 HOW_TO_READ = """\
 A fault at every command: a row for each script and what it was made to do, a mark for each of its commands in turn, which
 failed once with each kind of error and once along with all after it. Then maintenance ran, everything was worked off and
@@ -37,6 +42,14 @@ def rows(results: list[dict[str, Any]]) -> list[str]:
     return printed
 
 
+def elsewhere(kind: str) -> tuple[int, int]:
+    """How many faults of that kind there were, and how many did harm."""
+    path = RESULTS / f"{kind}.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    results = [json.loads(line) for line in lines]
+    return sum(result["faults"] for result in results), sum(result["problems"] for result in results)
+
+
 def main() -> int:
     """Prints the matrix and the sums."""
     path = RESULTS / "commands.jsonl"
@@ -51,7 +64,12 @@ def main() -> int:
         f"\n{sums['faults']:,} faults injected at the commands of {len({one['script'] for one in results})} scripts: "
         f"lost {sums['lost']}, wedged {sums['wedged']}, run twice without an expired lease {sums['twice']}"
     )
-    return 1 if sums["lost"] or sums["wedged"] or sums["twice"] else 0
+    harm = sums["lost"] + sums["wedged"] + sums["twice"]
+    for kind, what in ELSEWHERE.items():
+        faults, problems = elsewhere(kind)
+        harm += problems
+        print(f"{faults:,} {what}: {problems} of them did harm")
+    return 1 if harm else 0
 
 
 if __name__ == "__main__":

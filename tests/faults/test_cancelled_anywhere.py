@@ -25,7 +25,7 @@ from tests.support.proxy import Proxy
 from tests.support.waiting import eventually
 
 ROUNDS = 1000
-LONGEST = 0.006  # seconds after which a call is cancelled
+LONGEST = 0.003  # seconds after which a call is cancelled
 TENANTS = ("a", "b", "c")
 MOST_CONNECTIONS = 33  # the pool, and one that listens for the bell
 NOT_HERE = {
