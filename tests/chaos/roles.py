@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -230,7 +230,8 @@ async def _produce(order: Order, board: Board, production: _Production) -> None:
                 if messages := production.next(stats.ready + stats.delayed):
                     await queue.enqueue_many(messages)
                     production.accepted(messages)
-                await asyncio.sleep(production.pause())
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), production.pause())
 
 
 def _produce_sync(order: Order, board: Board, production: _Production) -> None:
