@@ -27,40 +27,33 @@ TENANTS = 250
 async def test_a_million_keys_of_others_are_never_looked_at(
     make_queue: MakeQueue, make_server: MakeServer
 ) -> None:
-    """250 tenants, for 10,000, with 5 messages each. Time is the server's processor
-    time, of the faster claims: what this machine does besides does not count."""
+    """250 tenants, for 10,000, with 5 messages each. The same commands are sent whatever else the server stores, and
+    none of them walks through its keys. What little more each costs in a larger table is the benchmark's."""
     own = make_server(appendonly="no", enable_debug_command="yes")
     queue = await make_queue(url=own.url, limits=[Limit("tenant", default=5)])
-    alone = await costs(own, queue)
+    alone = await costs(queue)
     for n in range(10):
         own.command("DEBUG", "POPULATE", 100_000, f"other{n}", 1)
     assert own.command("DBSIZE") > 1_000_000
-    among_others = await costs(own, queue)
+    among_others = await costs(queue)
     used = own.command("INFO", "commandstats")
     assert {"cmdstat_keys", "cmdstat_scan"}.isdisjoint(used)
-    assert among_others["claim"] <= alone["claim"] / 0.8
-    assert among_others["reconcile"] <= 2 * alone["reconcile"]
-    for what in ("claims", "reconcile", "a tenant's stats"):
-        assert among_others[f"commands of {what}"] == alone[f"commands of {what}"], what
-    assert alone["commands of a tenant's stats"] < 30
+    assert among_others == alone
+    assert alone["a tenant's stats"] < 30
 
 
-async def costs(own: Server, queue: FairQueue[Any]) -> dict[str, float]:
-    """Seconds of processor time on the server, and numbers of commands."""
+async def costs(queue: FairQueue[Any]) -> dict[str, int]:
+    """Numbers of commands the server ran, those inside scripts included."""
     await queue.enqueue_many(
         [NewMessage(n, tenant=f"t{t}", id=str(n)) for n in range(5) for t in range(TENANTS)]
     )
-    counted, claims = [await commands(queue)], []
+    counted = [await commands(queue)]
     leases: list[Lease[Any]] = []
     for _ in range(5 * TENANTS // 25):
-        before = server_time(own)
         leases += await queue.claim(25)
-        claims.append(server_time(own) - before)
     counted.append(await commands(queue))
     assert len(leases) == 5 * TENANTS
-    before = server_time(own)
     await queue.reconcile()
-    reconcile = server_time(own) - before
     counted.append(await commands(queue))
     await queue.stats("t7")
     counted.append(await commands(queue))
@@ -68,8 +61,7 @@ async def costs(own: Server, queue: FairQueue[Any]) -> dict[str, float]:
         await queue.complete_many(leases[start : start + 500])
     parts = ("claims", "reconcile", "a tenant's stats")
     spans = zip(parts, counted[:-1], counted[1:], strict=True)
-    differences = {f"commands of {part}": end - start for part, start, end in spans}
-    return {"claim": statistics.quantiles(claims)[0], "reconcile": reconcile, **differences}
+    return {part: end - start for part, start, end in spans}
 
 
 # --- P2 ----------------------------------------------------------------------------------------------------------
@@ -107,12 +99,16 @@ LENGTHS = {"hash": "HLEN", "set": "SCARD", "zset": "ZCARD", "list": "LLEN", "str
 
 
 def all_sizes(own: Server) -> dict[bytes, int]:
-    """How many entries each key has; of strings only that they are there. The bell is there or not."""
+    """How many entries each key has; of strings only that they are there. The bell is there or not, and so are the
+    records of calls: as many as were under way at once. Those go by themselves."""
     sizes = {}
     for key in own.command("KEYS", "*"):
-        kind = own.command("TYPE", key).decode()
-        sizes[key] = 0 if kind == "string" else int(own.command(LENGTHS[kind], key))
-    return {key: size for key, size in sizes.items() if b"}:bell:" not in key}
+        if b"}:call:" in key:
+            assert own.command("PTTL", key) != -1, key
+        elif b"}:bell:" not in key:
+            kind = own.command("TYPE", key).decode()
+            sizes[key] = 0 if kind == "string" else int(own.command(LENGTHS[kind], key))
+    return sizes
 
 
 def process_memory() -> int:
