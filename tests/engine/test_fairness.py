@@ -274,6 +274,31 @@ async def test_those_who_wait_share_although_each_has_a_full_limit_of_its_own(
     assert widest_gap(while_all_have_work(served, dict.fromkeys(tenants, 80)), tenants) <= 2000
 
 
+@pytest.mark.parametrize(("org", "model"), [(2, 1), (3, 2), (5, 2)])
+async def test_tenants_that_are_alike_get_alike_of_two_full_groups(
+    make_queue: MakeQueue, org: int, model: int
+) -> None:
+    """Three need slots of both groups, beside one that needs the org alone. They are sent from one group to the other,
+    and come to each at one virtual time: the same one must not be first each time."""
+    rng, alike = random.Random(1), ["t1", "t2", "t3"]
+    limits = [Limit("org", default=org, key="org"), Limit("model", default=model, key="model")]
+    queue = await make_queue(limits=limits)
+    await queue.enqueue_many(messages("t0", 600, metadata={"org": "a"}))
+    for tenant in alike:
+        await queue.enqueue_many(messages(tenant, 300, metadata={"org": "a", "model": "x"}))
+    served: Counter[str] = Counter()
+    running = []
+    for _ in range(500):
+        got = await queue.claim(org)
+        served.update(lease.message.tenant for lease in got)
+        running += got
+        await running.pop(rng.randrange(len(running))).complete()
+    shares = sorted(served[tenant] for tenant in alike)
+    assert shares[0] > 30
+    assert shares[-1] <= 1.6 * shares[0], served
+    await queue.complete_many(running)
+
+
 @pytest.mark.parametrize("raised", [None, 100])
 async def test_a_limit_that_was_raised_and_lowered_leaves_no_credit(
     make_queue: MakeQueue, raised: int | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -23,6 +24,8 @@ def variant(request: pytest.FixtureRequest) -> Iterator[None]:
         if changed := changed_scripts():
             _give_to_server(request.getfixturevalue("server"), changed)
         yield
+    # What this run leaves behind complains now (an open connection, say): later it would be the next test's failure.
+    gc.collect()
 
 
 def _give_to_server(url: str, changed: list[Script]) -> None:

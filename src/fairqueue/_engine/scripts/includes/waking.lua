@@ -35,15 +35,46 @@ do
     return held + promised >= limit and not has_leftover(lane, group, held)
   end
 
+  -- The turn a lane has at a group that this script will wake at, where it stands on no list: its tenant's tag, if
+  -- there is room and nobody has a smaller one.
+  local function turn_at(lane, group)
+    local scope = group_scope(lane.pool, group)
+    local tag = tonumber(call('ZSCORE', k.ring(scope), lane.tenant))
+    tag = tag or policy.tenant_enters(clock(scope), last_tag(scope, lane.tenant), function() return math.huge end)
+    local _, least = first(scope)
+    local promised = call('HLEN', woken_key(lane.pool, group))
+    if to_wake[group] > promised and tag <= (least or math.huge) then return tag end
+  end
+
+  -- The other groups at which a slot is promised to the lane together with the one it is woken at.
+  local function turns_beside(lane, group)
+    local turns = {}
+    for _, other in ipairs(lane.groups) do
+      if other ~= group and to_wake[other] then turns[other] = turn_at(lane, other) end
+    end
+    return turns
+  end
+
+  local function promise_at(lane, group, tag, cost)
+    local scope = group_scope(lane.pool, group)
+    local count, charge = batons_of(lane, group)
+    call('SADD', k.waiters(group), lane.pool) -- who takes or hands back the baton forgets the group
+    add_baton(lane, group, count + 1, charge + cost)
+    set_clock(scope, tag)
+    local in_ring = call('ZSCORE', k.ring(scope), lane.tenant)
+    if not policy.by_seq then call('ZADD', in_ring and k.ring(scope) or k.tags(scope), tag + cost, lane.tenant) end
+  end
+
   -- A lane that is woken at one group and would be kept out at another moves on to the list there, as it does when
-  -- this script has yet to give away what others wait for there. Through its pool's ring it would come to that list by
-  -- the next claim, when the room has gone to who stood there: its tenant would lose a turn each time one message of
-  -- its own held both slots. And each lane of a tenant at its own limit that a wider group wakes would cost a claim.
-  local function moved_on(lane, group, lane_tag, tenant_tag)
+  -- this script has yet to give away what others wait for there and it is not the lane's turn. Through its pool's ring
+  -- it would come to that list by the next claim, when the room has gone to who stood there: its tenant would lose a
+  -- turn each time one message of its own held both slots. And each lane of a tenant at its own limit that a wider
+  -- group wakes would cost a claim.
+  local function moved_on(lane, group, turns, lane_tag, tenant_tag)
     if most_moves == 0 then return false end
     for _, other in ipairs(lane.groups) do
       local contended = to_wake[other] and call('EXISTS', k.ring(group_scope(lane.pool, other))) == 1
-      if other ~= group and (contended or is_shut(lane, other)) then
+      if other ~= group and not turns[other] and (contended or is_shut(lane, other)) then
         most_moves = most_moves - 1
         stand_at(lane, other, lane_tag)
         call('ZREM', waiting_key(lane.pool, group, lane.tenant), lane.name)
@@ -97,7 +128,9 @@ do
       return 0
     end
     if unlimited then return let_go(lane, group, tonumber(top[2]), tag, seq) end
-    if count == 0 and moved_on(lane, group, tonumber(top[2]), tag) then return 0 end
+    local turns = turns_beside(lane, group)
+    if count == 0 and moved_on(lane, group, turns, tonumber(top[2]), tag) then return 0 end
+    for other, turn in pairs(turns) do promise_at(lane, other, turn, cost) end
     set_clock(scope, tag)
     if count == 0 then enter_lane(lane, tonumber(top[2]), seq) end
     bells[pool] = true
@@ -154,36 +187,45 @@ do
     end
   end
 
-  -- Does whoever is first at this place wait for what another of these groups will give away too?
-  local function moves_on(place)
-    if place.moves_on == nil then
-      place.moves_on = false
-      for _, pool in ipairs(place.pools) do
-        local tenant = first(group_scope(pool, place.group))
-        local top = tenant and call('ZRANGE', waiting_key(pool, place.group, tenant), 0, 0)
-        local lane = top and top[1] and own_lane(top[1], pool, tenant)
-        for _, other in ipairs(lane and lane.groups or {}) do
-          if other ~= place.group and to_wake[other] then place.moves_on = true end
-        end
+  -- Does one of those whose turn it is at this place wait for what another of these groups will give away too?
+  local MOST_LOOKED_AT = 8
+  local function needs_others(place, pool)
+    local turns = math.min(place.room, MOST_LOOKED_AT)
+    for _, tenant in ipairs(call('ZRANGE', k.ring(group_scope(pool, place.group)), 0, turns - 1)) do
+      local top = call('ZRANGE', waiting_key(pool, place.group, tenant), 0, 0)
+      local lane = top[1] and own_lane(top[1], pool, tenant)
+      for _, other in ipairs(lane and lane.groups or {}) do
+        if other ~= place.group and to_wake[other] then return true end
       end
     end
-    return place.moves_on
+    return false
   end
 
-  -- Wakes at each of these groups (a set): first where fewest tenants wait, and of two where as many do, where they
-  -- wait for the other too: who comes from there stands with the others when a wider group gives its room away.
+  local function goes_first(place)
+    if place.goes_first == nil then
+      place.goes_first = false
+      for _, pool in ipairs(place.room > 0 and place.pools or {}) do
+        place.goes_first = place.goes_first or needs_others(place, pool)
+      end
+    end
+    return place.goes_first
+  end
+
+  -- Wakes at each of these groups (a set): first where somebody waits for another of them too, so that it gets both
+  -- while both have room; and of such places where fewest tenants wait, for who comes from there has to stand with the
+  -- others when a wider group gives its room away.
   function wake(groups)
     local places = {}
     for group in pairs(groups) do
       local place = waited_at(group)
       if place then
         places[#places + 1] = place
-        to_wake[group] = not place.dirty and place.room > 0 or nil
+        to_wake[group] = not place.dirty and place.room > 0 and place.room or nil
       end
     end
     table.sort(places, function(a, b)
+      if goes_first(a) ~= goes_first(b) then return goes_first(a) end
       if a.tenants ~= b.tenants then return a.tenants < b.tenants end
-      if moves_on(a) ~= moves_on(b) then return moves_on(a) end
       return a.group < b.group
     end)
     for _, place in ipairs(places) do
