@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable
 from itertools import combinations
 from typing import Any
 
-from fairqueue import FairQueue, Lease, Message
+from fairqueue import FairQueue, Lease, Message, NewMessage
 
 Served = list[tuple[str, float]]
 """Who was served, in order, and at what cost."""
@@ -48,3 +49,24 @@ async def serve(
         served += [(by(lease.message), lease.message.cost) for lease in leases]
         await queue.complete_many(leases)
     return served
+
+
+async def serve_beside_own_limits(queue: FairQueue[Any], rng: random.Random) -> tuple[Served, list[str]]:
+    """Of four tenants with few and many queues, whose messages cost very different amounts; while all have work.
+
+    For a queue with a limit of 1 on each tenant and on their one org: each completion frees slots of both.
+    """
+    queues = {"a": 1, "b": 1, "c": 40, "d": 40}
+    await queue.enqueue_many(
+        NewMessage(
+            n, tenant=tenant, queue=f"q{n % count}", metadata={"org": "o"}, cost=rng.choice([1, 1000])
+        )
+        for tenant, count in queues.items()
+        for n in range(80)
+    )
+    served: Served = []
+    while len(served) < 200:
+        leases = await queue.claim(rng.choice([1, 1, 2, 5]))
+        served += [(lease.message.tenant, lease.message.cost) for lease in leases]
+        await queue.complete_many(leases)
+    return while_all_have_work(served, dict.fromkeys(queues, 80)), list(queues)

@@ -14,7 +14,14 @@ import pytest
 
 from fairqueue import Limit, NewMessage
 from tests.conftest import MakeQueue
-from tests.engine.shares import Served, in_order, serve, while_all_have_work, widest_gap
+from tests.engine.shares import (
+    Served,
+    in_order,
+    serve,
+    serve_beside_own_limits,
+    while_all_have_work,
+    widest_gap,
+)
 from tests.engine.tools import claimed, commands, finish, names, one, put
 
 
@@ -257,21 +264,29 @@ async def test_those_who_wait_share_although_each_has_a_full_limit_of_its_own(
     """A completion frees the tenant's own slot and the shared one: the tenant is on the list when that one is given."""
     limits = {"tenant": Limit("tenant", 1), "org": Limit("org", 1, key="org")}
     queue = await make_queue(limits=[limits[name] for name in order])
-    rng = random.Random(seed)
-    tenants = {"a": 1, "b": 1, "c": 40, "d": 40}
-    await queue.enqueue_many(
-        NewMessage(
-            n, tenant=tenant, queue=f"q{n % queues}", metadata={"org": "o"}, cost=rng.choice([1, 1000])
-        )
-        for tenant, queues in tenants.items()
-        for n in range(80)
-    )
-    served: Served = []
-    while len(served) < 200:
-        leases = await queue.claim(rng.choice([1, 1, 2, 5]))
-        served += [(lease.message.tenant, lease.message.cost) for lease in leases]
-        await queue.complete_many(leases)
-    assert widest_gap(while_all_have_work(served, dict.fromkeys(tenants, 80)), tenants) <= 2000
+    served, tenants = await serve_beside_own_limits(queue, random.Random(seed))
+    assert widest_gap(served, tenants) <= 2000
+
+
+@pytest.mark.parametrize(("limit", "batch"), [(4, 2), (8, 4), (10, 3)])
+async def test_who_needs_two_full_groups_has_a_share_of_what_comes_free_together(
+    make_queue: MakeQueue, limit: int, batch: int
+) -> None:
+    """Others wait at each of the two that need no second one. Slots of both often come free in one settlement."""
+    rng, running = random.Random(1), []
+    limits = [Limit("org", default=limit, key="org"), Limit("model", default=limit, key="model")]
+    queue = await make_queue(limits=limits)
+    needs = {"org": {"org": "a"}, "model": {"model": "x"}, "both": {"org": "a", "model": "x"}}
+    for tenant, metadata in needs.items():
+        await queue.enqueue_many(messages(tenant, 800, metadata=metadata))
+    served: Counter[str] = Counter()
+    for _ in range(200):
+        got = await queue.claim(2 * limit)
+        served.update(lease.message.tenant for lease in got)
+        running += got
+        await queue.complete_many(running.pop(rng.randrange(len(running))) for _ in range(batch))
+    assert served["both"] >= max(served.values()) / 2.5, served
+    await queue.complete_many(running)
 
 
 @pytest.mark.parametrize(("org", "model"), [(2, 1), (3, 2), (5, 2)])

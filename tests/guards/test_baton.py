@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 from fairqueue import Lease, Limit, NewMessage
 from fairqueue._engine.keys import join, key, lane_name
 from fairqueue.testing import drain, faults, leftover_keys
 from tests.conftest import MakeQueue
+from tests.engine.shares import serve_beside_own_limits, widest_gap
 from tests.guards.mutate import without
 from tests.guards.proof import guard
 from tests.guards.scenario import Queue, claimed, drop_key, ids
@@ -211,26 +213,50 @@ async def test_a_lane_that_would_be_kept_out_elsewhere_is_not_woken(make_queue: 
         "if other ~= group and not turns[other] and (contended or",
         "if other ~= group and not turns[other] and (false or",
     ),
-    without(
-        "waking at the narrower group first",
-        WAKING,
-        "return a.tenants < b.tenants",
-        "return a.tenants > b.tenants",
-    ),
 )
 async def test_who_frees_two_slots_at_once_competes_for_the_wider(make_queue: MakeQueue) -> None:
     queue = await make_queue(limits=[Limit("tenant", default=1), Limit("org", default=1, key="org")])
-    await queue.enqueue_many(
-        NewMessage(n, tenant=tenant, id=f"{tenant}{n}", metadata={"org": "o"}, cost=cost)
-        for tenant, cost in (("a", 1), ("b", 1000), ("c", 1000))
-        for n in range(5)
-    )
+    served, tenants = await serve_beside_own_limits(queue, Random(0))
+    assert widest_gap(served, tenants) <= 2 * 1000
+
+
+@guard(
+    "baton",
+    "of two slots that come free at once a lane that needs both gets both, when it is its turn",
+    without("the second one", WAKING, "turns[other] = turn_at(lane, other)", "turns[other] = nil"),
+    without("asking whose turn it is there", WAKING, "and tag <= (least or math.huge)", ""),
+)
+async def test_both_slots_go_to_who_needs_both(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=BOTH)
+    both = {"org": "o", "room": "r"}
+    for tenant, cost, needs in (("a", 3, {"org": "o"}), ("b", 3, both), ("c", 1, {"room": "r"})):
+        await queue.enqueue_many(
+            NewMessage(n, tenant=tenant, id=f"{tenant}{n}", metadata=needs, cost=cost) for n in range(9)
+        )
     order = []
-    for _ in range(6):
-        (lease,) = await queue.claim(10)
-        order.append(lease.message.tenant)
+    for _ in range(9):
+        leases = await queue.claim(10)
+        order.append("".join(ids(leases)))
+        await queue.complete_many(leases)
+    assert order == ["a0c0", "c1a1", "b0", "c2a2", "c3a3", "b1", "c4a4", "c5a5", "c6a6"]  # b and c share the room
+
+
+@guard(
+    "baton",
+    "of tenants that come to a full group at one virtual time the first to come is the first to go",
+    without("the order of arrival", WAITING, "return last[1] and last[2] + BEHIND or tag", "return tag"),
+)
+async def test_who_came_first_goes_first(make_queue: MakeQueue) -> None:
+    queue, lease = await busy(make_queue)
+    for tenant in "cab":
+        await send(queue, tenant)
+        assert await claimed(queue) == []
+    order = []
+    for _ in range(3):
         await lease.complete()
-    assert order == ["a", "a", "b", "c", "a", "a"]
+        (lease,) = await queue.claim(10)
+        order.append(lease.message.id)
+    assert order == ["c", "a", "b"]
 
 
 @guard(

@@ -164,13 +164,12 @@ do
   local function waited_at(group)
     local pools = call('SMEMBERS', k.waiters(group))
     if #pools == 0 then return nil end
-    local held, limit, tenants = held_in(group), limit_of(group), 0
+    local held, limit = held_in(group), limit_of(group)
     if not held then mark_dirty(group, 'dirty') end
     local dirty = dirty_state(group)
     if not dirty and limit and held >= limit then still_full[group] = held end
-    for _, pool in ipairs(pools) do tenants = tenants + call('ZCARD', k.ring(group_scope(pool, group))) end
     local room = limit and held and limit - held or math.huge
-    return { group = group, pools = pools, room = room, dirty = dirty, tenants = tenants }
+    return { group = group, pools = pools, room = room, dirty = dirty }
   end
 
   -- Wakes as many as the group has room for; a group under repair wakes the others when it opens.
@@ -211,9 +210,8 @@ do
     return place.goes_first
   end
 
-  -- Wakes at each of these groups (a set): first where somebody waits for another of them too, so that it gets both
-  -- while both have room; and of such places where fewest tenants wait, for who comes from there has to stand with the
-  -- others when a wider group gives its room away.
+  -- Wakes at each of these groups (a set): first where somebody waits for another of them too. It gets a slot of both
+  -- while both have room, or stands with the others when the other one gives its room away.
   function wake(groups)
     local places = {}
     for group in pairs(groups) do
@@ -225,7 +223,6 @@ do
     end
     table.sort(places, function(a, b)
       if goes_first(a) ~= goes_first(b) then return goes_first(a) end
-      if a.tenants ~= b.tenants then return a.tenants < b.tenants end
       return a.group < b.group
     end)
     for _, place in ipairs(places) do
