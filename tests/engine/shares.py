@@ -58,9 +58,7 @@ async def serve_beside_own_limits(queue: FairQueue[Any], rng: random.Random) -> 
     """
     queues = {"a": 1, "b": 1, "c": 40, "d": 40}
     await queue.enqueue_many(
-        NewMessage(
-            n, tenant=tenant, queue=f"q{n % count}", metadata={"org": "o"}, cost=rng.choice([1, 1000])
-        )
+        NewMessage(n, tenant=tenant, queue=f"q{n % count}", metadata={"org": "o"}, cost=rng.choice([1, 1000]))
         for tenant, count in queues.items()
         for n in range(80)
     )

@@ -238,7 +238,17 @@ async def test_both_slots_go_to_who_needs_both(make_queue: MakeQueue) -> None:
         leases = await queue.claim(10)
         order.append("".join(ids(leases)))
         await queue.complete_many(leases)
-    assert order == ["a0c0", "c1a1", "b0", "c2a2", "c3a3", "b1", "c4a4", "c5a5", "c6a6"]  # b and c share the room
+    assert order == [
+        "a0c0",
+        "c1a1",
+        "b0",
+        "c2a2",
+        "c3a3",
+        "b1",
+        "c4a4",
+        "c5a5",
+        "c6a6",
+    ]  # b and c share the room
 
 
 @guard(
