@@ -187,8 +187,9 @@ class Lease(Generic[P]):
             yield self
         finally:
             keeper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await keeper
+            await asyncio.wait(
+                [keeper]
+            )  # awaiting the keeper itself could take a cancellation of the caller for its end
 
     async def _keep(self) -> None:
         while not self.lost.is_set():

@@ -115,8 +115,7 @@ class Supervisor:
             finally:
                 del self._children[number]
                 listening.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await listening  # its socket is closed next
+                await asyncio.wait([listening])  # its socket is closed next
 
     async def _started(self, number: int, line: socket.socket) -> Process:
         command = [*self._command_for(number), "--lifeline", str(line.fileno())]

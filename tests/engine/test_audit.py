@@ -80,6 +80,9 @@ CASES: dict[str, Case] = {
     "at another place in its lane": Case("KEEP", "another place", on("ZADD", "lane", LANE_A, args=(1, "a\x1fready2"))),
     "a lane of the wrong type": Case("KEEP", "not a zset", broken("lane", LANE_A)),
     "a lane of the wrong type that takes turns": Case("KEEP", "not a zset", broken("lane", lane("b", ("tenant", "b")))),
+    "slots of the wrong type where nobody holds or waits": Case(
+        "SLOTS", "holds a string", fault("wrong_type", "slots", "tenant", "b")
+    ),
     "a lane that is gone": Case("KEEP", "not in its lane", on("DEL", "lane", LANE_A)),
     "delayed without a due time": Case("KEEP", "no due time", on("ZREM", "delayed", args=("a\x1flate",))),
     "in flight without a record": Case("OWNER", "no lease record", fault("delete", "lease", "a", "flying")),

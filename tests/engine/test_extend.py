@@ -140,3 +140,22 @@ async def test_keep_alive_ends_when_the_lease_is_lost(make_queue: MakeQueue, clo
     async with lease.keep_alive():
         await eventually(lease.lost.is_set, "the keeper to find the lease lost")
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_cancellation_that_comes_as_the_body_ends_is_the_caller_s(make_queue: MakeQueue) -> None:
+    """Taken for the end of the keeper, it would be lost: ``asyncio.timeout`` and task groups rely on it."""
+    queue = await make_queue()
+    await put(queue, "a", "m")
+    lease, body = await one(queue), asyncio.Event()
+
+    async def handler() -> None:
+        async with lease.keep_alive():
+            await body.wait()
+
+    handling = asyncio.ensure_future(handler())
+    await asyncio.sleep(0)
+    body.set()
+    await asyncio.sleep(0)  # the body has ended, its keeper has not
+    handling.cancel()
+    await asyncio.wait([handling])
+    assert handling.cancelled()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fairqueue import FairQueue, Limit, NewMessage
+from fairqueue._engine.keys import join
 from tests.conftest import MakeQueue
 from tests.engine.tools import commands, commands_of_a_claim, held, names, one, put, waiting
 
@@ -125,3 +126,28 @@ async def test_blocking_is_paid_for_in_bounded_scripts(make_queue: MakeQueue, na
     stats = await queue._engine.command("INFO", "commandstats")
     assert MANY / 200 <= stats["cmdstat_evalsha"]["calls"] <= MANY / 200 + 1  # 200 lanes a script, each once
     assert await waiting(queue, "org", "x") == MANY
+
+
+async def test_a_step_of_reconcile_costs_the_same_in_one_pool_and_in_many(
+    make_queue: MakeQueue, namespace: str
+) -> None:
+    """60 tenants wait in each: a step must not grow with the pools, or it holds the server up for too long."""
+    costs = {}
+    for pools in (20, 60):
+        queue = await make_queue(name=f"{namespace}.{pools}", limits=[Limit("org", default=0, key="org")])
+        pool_names = [f"p{n}" for n in range(pools)]
+        await queue.enqueue_many(
+            NewMessage(0, tenant=f"{pool}t{n}", pool=pool, metadata={"org": "x"})
+            for pool in pool_names
+            for n in range(60)
+        )
+        while await queue.claim(1000, pools=pool_names):
+            pass
+        calls = queue._engine.calls
+        for step in (calls.tidy("s0"), calls.reconcile_group(join("org", "x"), "0")):
+            before = await commands(queue)
+            await queue._engine.run(step)
+            costs[step.script.name, pools] = await commands(queue) - before
+    assert costs["tidy", 60] < 600
+    assert costs["reconcile_group", 60] < 1000
+    assert costs["tidy", 60] <= 1.2 * costs["tidy", 20]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairqueue import ConfigurationError, FairQueue, Limit, RetryPolicy
+from fairqueue import ConfigurationError, FairQueue, Limit, NewMessage, RetryPolicy
 from fairqueue.testing import ManualClock
 from tests.conftest import MakeQueue
 from tests.engine.tools import claimed, commands, one, put
@@ -246,3 +246,20 @@ async def test_looking_changes_nothing(make_queue: MakeQueue) -> None:
     await queue.audit()
     after = await queue._engine.command("INFO", "persistence")
     assert after["rdb_changes_since_last_save"] == before["rdb_changes_since_last_save"]
+
+
+async def test_those_who_wait_at_a_group_are_counted_in_a_bounded_number_of_steps(
+    make_queue: MakeQueue,
+) -> None:
+    """Message by message in 500 lanes; of those beyond one for each lane of a tenant looked at, and one a tenant."""
+    queue = await make_queue(limits=[Limit("org", default=0, key="org")])
+    costs = {}
+    for number, (tenants, waiting) in enumerate(((100, 200), (600, 1100), (1200, 1700))):
+        org = {"org": f"o{number}"}
+        await queue.enqueue_many(NewMessage(n, tenant=f"t{n // 2}", metadata=org) for n in range(2 * tenants))
+        while await queue.claim(1000):
+            pass
+        before = await commands(queue)
+        assert (await queue.limits.get("org", org["org"])).waiting == waiting
+        costs[tenants] = await commands(queue) - before
+    assert costs[1200] == costs[600]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 import secrets
@@ -54,9 +53,8 @@ class Maintenance:
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        if tasks:
+            await asyncio.wait(tasks)  # a cancellation of the caller is not theirs
 
     async def _loop(self, name: str, interval: float, duty: Callable[[], Awaitable[object]]) -> None:
         pause = random.uniform(0, interval)  # a fleet started at once does not maintain at once

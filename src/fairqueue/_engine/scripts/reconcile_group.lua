@@ -37,17 +37,21 @@ if page[1] == '0' then
   call('HDEL', k.dirty, group)
   any_dirty = false
 end
--- Lists of those who wait that were evicted or deleted: the first of them tell.
-local TOLD_BY = 50
-for _, pool in ipairs(call('SMEMBERS', k.pools)) do
-  local lost = false
-  for _, tenant in ipairs(call('ZRANGE', k.ring(group_scope(pool, group)), 0, TOLD_BY - 1)) do
-    call('SADD', k.waiters(group), pool)
-    lost = lost or call('EXISTS', waiting_key(pool, group, tenant)) == 0
+
+-- Lists of those who wait that were evicted or deleted: the first of them tell, in some of the pools, others next time.
+local POOLS, TOLD_BY = 20, 10
+local function has_lost_lists(pool)
+  local ring = k.ring(group_scope(pool, group))
+  local tenants = call('ZRANGE', ring, 0, TOLD_BY - 1)
+  if #tenants > 0 then call('SADD', k.waiters(group), pool) end
+  for _, tenant in ipairs(tenants) do
+    if call('EXISTS', waiting_key(pool, group, tenant)) == 0 then return true end
   end
-  local known = call('SISMEMBER', k.waiters(group), pool) == 1
-  lost = lost or known and call('EXISTS', k.ring(group_scope(pool, group)), woken_key(pool, group)) == 0
-  if lost then call('HSET', k.settings, 'to_rebuild', '1') end
+  return call('SISMEMBER', k.waiters(group), pool) == 1 and call('EXISTS', ring, woken_key(pool, group)) == 0
+end
+
+for _, pool in ipairs(cursor == '0' and call('SRANDMEMBER', k.pools, POOLS) or {}) do
+  if has_lost_lists(pool) then call('HSET', k.settings, 'to_rebuild', '1') end
 end
 most_wakes = 40 -- at most 2 ms of the server's time at a stretch
 wake({ [group] = true })

@@ -36,29 +36,29 @@ function look.d(tenant)
   if call('EXISTS', k.dead(tenant)) == 0 then call('SREM', k.dead_tenants, tenant) end
 end
 
--- A pool in which nobody takes turns: do all that are ready wait? Looked at with a few tenants; more are trusted, and
--- so are the counts where other pools have a share in them.
-local LOOKED_AT = 500
+-- A pool in which nobody takes turns: do all that are ready wait? Looked at with a few tenants in some of the pools, others
+-- next time; more are trusted, and so are the counts where other pools have a share in them.
+local POOLS, LOOKED_AT = 20, 200
 
-local function ready_elsewhere(pool, ready, alone)
-  local blocked = call('SRANDMEMBER', k.blocked(pool), LOOKED_AT)
+local function ready_elsewhere(pool, ready, most, alone)
+  local blocked = call('SRANDMEMBER', k.blocked(pool), most)
   for _, tenant in ipairs(blocked) do
     if call('EXISTS', k.ring('t' .. US .. pool .. US .. tenant)) == 1 then return true end
     ready = ready - (tonumber(call('HGET', k.tenant(tenant), 'r')) or 0)
   end
-  return alone and #blocked < LOOKED_AT and ready > 0
+  return alone and #blocked < most and ready > 0
 end
 
 -- Signs that cost little to look at. A counter that is behind gives a false one: the same sign is heeded once.
 local function something_is_missing()
   local certain = call('HGET', k.settings, 'to_rebuild')
   if certain then call('HDEL', k.settings, 'to_rebuild') end
-  local pools, gauges = call('SMEMBERS', k.pools), call('HMGET', k.totals, 'r', 'd')
+  local pools, gauges = call('SRANDMEMBER', k.pools, POOLS), call('HMGET', k.totals, 'r', 'd')
   local ready, delayed = tonumber(gauges[1]) or 0, tonumber(gauges[2]) or 0
   local likely = #pools == 0 and ready > 0 or delayed > 0 and call('EXISTS', k.delayed) == 0
   for _, pool in ipairs(pools) do
     local nobody = call('EXISTS', k.ring('p' .. US .. pool)) == 0
-    likely = likely or nobody and ready_elsewhere(pool, ready, #pools == 1)
+    likely = likely or nobody and ready_elsewhere(pool, ready, math.floor(LOOKED_AT / #pools), #pools == 1)
   end
   local sign = ready .. ' ' .. delayed
   if not likely or call('HGET', k.settings, 'rebuilt_at') == sign then return certain end

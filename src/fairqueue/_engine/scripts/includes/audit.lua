@@ -28,6 +28,14 @@ local function sound(key, wanted, subject)
   return fix == 1
 end
 
+-- Slots that cannot be counted are found where they are needed too: nobody may ever have held one. Reconcile mends them.
+local function check_slots(group)
+  local is = other_type(k.slots(group), 'hash')
+  if not is then return end
+  found('SLOTS', group, 'the slots key holds a ' .. is .. ', not a hash')
+  if fix == 1 then call('SADD', k.groups, group) end
+end
+
 local function sound_keys(lane)
   local subject, ok = 'lane' .. US .. lane.name, true
   local function look(key, wanted) ok = sound(key, wanted, subject) and ok end
@@ -44,6 +52,7 @@ local function sound_keys(lane)
     look(k.waiters(group), 'set')
     look(woken_key(lane.pool, group), 'hash')
     look(waiting_key(lane.pool, group, lane.tenant), 'zset')
+    check_slots(group)
   end
   return ok
 end
