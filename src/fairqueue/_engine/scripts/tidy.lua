@@ -36,8 +36,8 @@ function look.d(tenant)
   if call('EXISTS', k.dead(tenant)) == 0 then call('SREM', k.dead_tenants, tenant) end
 end
 
--- A pool in which nobody takes turns: do all that are ready wait? Looked at with a few tenants in some of the pools, others
--- next time; more are trusted, and so are the counts where other pools have a share in them.
+-- A pool in which nobody takes turns: do all that are ready wait? Looked at with a few tenants in some of the pools,
+-- others next time; more are trusted, and so are the counts where other pools have a share in them.
 local POOLS, LOOKED_AT = 20, 200
 
 local function ready_elsewhere(pool, ready, most, alone)

@@ -28,8 +28,9 @@ local function sound(key, wanted, subject)
   return fix == 1
 end
 
--- Slots that cannot be counted are found where they are needed too: nobody may ever have held one. Reconcile mends them.
-local function check_slots(group)
+-- Slots that cannot be counted are found where they are needed too, for nobody may ever have held one. Reconcile mends
+-- them.
+local function check_countable(group)
   local is = other_type(k.slots(group), 'hash')
   if not is then return end
   found('SLOTS', group, 'the slots key holds a ' .. is .. ', not a hash')
@@ -52,7 +53,7 @@ local function sound_keys(lane)
     look(k.waiters(group), 'set')
     look(woken_key(lane.pool, group), 'hash')
     look(waiting_key(lane.pool, group, lane.tenant), 'zset')
-    check_slots(group)
+    check_countable(group)
   end
   return ok
 end
