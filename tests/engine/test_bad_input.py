@@ -265,3 +265,15 @@ async def test_what_is_no_lease_is_refused(make_queue: MakeQueue) -> None:
         with pytest.raises(ConfigurationError, match="Lease"):
             await queue.complete_many([lease, wrong])  # type: ignore[list-item]
     assert await state(queue, "a", "m") == "in_flight"
+
+
+async def test_leases_of_another_queue_are_refused_and_live(make_queue: MakeQueue, namespace: str) -> None:
+    """Answered "lost", they would be given up by whoever works on them."""
+    queue, other = await make_queue(), await make_queue(name=namespace + ".other")
+    await put(queue, "a", "m")
+    leases = await queue.claim()
+    for call in (other.complete_many, other.fail_many, other.release_many, other.extend_many):
+        with pytest.raises(ConfigurationError, match=r"expected leases of the queue .*\.other.*, got one of"):
+            await call(leases)
+    assert not leases[0].lost.is_set()
+    assert await leases[0].complete() == "done"

@@ -259,3 +259,20 @@ async def test_a_message_whose_dead_letters_are_broken_is_tried_again_not_lost(
     await raw(queue, "DEL", "dead", "a")
     clock.advance(10)
     assert await (await one(queue)).dead_letter("enough") == "dead"
+
+
+async def test_somebody_finds_a_dirty_group_although_the_first_who_waits_there_needs_another_too(
+    make_queue: MakeQueue,
+) -> None:
+    """The one that is woken to find it must not move on to the other full group, and leave the rest standing."""
+    limits = [Limit("org", default=1, key="org"), Limit("model", default=1, key="model")]
+    queue = await make_queue(limits=limits, reconcile_interval=0)
+    await put(queue, "h", "holder", metadata={"org": "o"})
+    await put(queue, "k", "other", metadata={"model": "m"})
+    holder, other = await queue.claim(2)
+    await put(queue, "a", "both", metadata={"org": "o", "model": "m"})
+    await put(queue, "b", "org", metadata={"org": "o"})
+    assert await claimed(queue) == []
+    await faults.wrong_type(queue, "slots", "org", "o")
+    assert {await holder.complete(), await other.extend()}
+    assert await claimed(queue) == ["org"]

@@ -389,3 +389,26 @@ async def test_the_first_message_of_a_new_tenant_is_next(make_queue: MakeQueue) 
     await put(queue, "new", "first")
     assert "first" in await claimed(queue, 2)
     assert (await one(queue)).message.tenant == "busy"
+
+
+@pytest.mark.parametrize(("model", "org", "batch"), [(1, 1, 1), (3, 3, 3), (2, 4, 2)])
+async def test_lanes_of_a_tenant_share_a_group_although_one_of_them_needs_another_too(
+    make_queue: MakeQueue, model: int, org: int, batch: int
+) -> None:
+    """What comes free at both groups at once is not the wider lane's alone: its sibling waits there."""
+    limits = [Limit("model", default=model, key="model"), Limit("org", default=org, key="org")]
+    queue = await make_queue(limits=limits)
+    await queue.enqueue_many(
+        NewMessage(n, tenant="t", queue=name, metadata=metadata)
+        for name, metadata in (("both", {"org": "o", "model": "m"}), ("org", {"org": "o"}))
+        for n in range(200)
+    )
+    served, running = Counter[str](), []
+    for _ in range(50):
+        got = await queue.claim(10)
+        served.update(lease.message.queue for lease in got)
+        running += got
+        await queue.complete_many(running[:batch])
+        del running[:batch]
+    assert abs(served["both"] - served["org"]) <= 2 + org, served
+    await queue.complete_many(running)

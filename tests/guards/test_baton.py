@@ -223,7 +223,7 @@ async def test_who_frees_two_slots_at_once_competes_for_the_wider(make_queue: Ma
 @guard(
     "baton",
     "of two slots that come free at once a lane that needs both gets both, when it is its turn",
-    without("the second one", WAKING, "turns[other] = turn_at(lane, other)", "turns[other] = nil"),
+    without("the second one", WAKING, "turns[other] = turn_at(lane, other, lane_tag)", "turns[other] = nil"),
     without("asking whose turn it is there", WAKING, "and tag <= (least or math.huge)", ""),
 )
 async def test_both_slots_go_to_who_needs_both(make_queue: MakeQueue) -> None:

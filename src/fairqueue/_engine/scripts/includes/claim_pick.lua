@@ -201,6 +201,16 @@ do
     lane.listed = nil
   end
 
+  -- The next tenant. A name that no tenant can have, put here by hand, would be met again and again: the rings and lists
+  -- of such a name are those of others.
+  local function first_tenant(scope)
+    while true do
+      local tenant, tag = first_in(scope)
+      if not tenant or is_name(tenant) then return tenant, tag end
+      call('ZREM', k.ring(scope), tenant)
+    end
+  end
+
   -- A tenant that takes turns without a lane: left by a script that was cut, or its ring was evicted or deleted.
   local function leave_without_lane(any, tenant_tag)
     if call('EXISTS', parked_key(any)) == 0 and (tonumber(call('HGET', k.tenant(any.tenant), 'r')) or 0) > 0 then
@@ -212,7 +222,7 @@ do
   function pick_from(pool, wanted)
     local scope = 'p' .. US .. pool
     while #picks < wanted and not must_stop() do
-      local tenant, tenant_tag = first_in(scope)
+      local tenant, tenant_tag = first_tenant(scope)
       if not tenant then return end
       local own = 't' .. US .. pool .. US .. tenant
       local name, lane_tag = first_in(own)

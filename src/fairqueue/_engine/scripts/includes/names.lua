@@ -1,4 +1,5 @@
 -- The parts of composite names.
+local function is_name(text) return text ~= '' and not string.find(text, US, 1, true) end
 local function tenant_of(mid) return string.match(mid, '^[^\31]+') end
 local function id_of(mid) return string.match(mid, '\31(.*)$') end
 local function limit_of_group(group) return string.match(group, '^[^\31]+') end

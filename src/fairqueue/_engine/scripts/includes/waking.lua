@@ -35,9 +35,16 @@ do
     return held + promised >= limit and not has_leftover(lane, group, held)
   end
 
+  -- Does a lane of the same tenant wait at the group whose turn comes before this one's?
+  local function sibling_first(lane, group, lane_tag)
+    local top = call('ZRANGE', waiting_key(lane.pool, group, lane.tenant), 0, 0, 'WITHSCORES')
+    return top[1] and tonumber(top[2]) <= lane_tag
+  end
+
   -- The turn a lane has at a group that this script will wake at, where it stands on no list: its tenant's tag, if
   -- there is room and nobody has a smaller one.
-  local function turn_at(lane, group)
+  local function turn_at(lane, group, lane_tag)
+    if sibling_first(lane, group, lane_tag) then return nil end
     local scope = group_scope(lane.pool, group)
     local tag = tonumber(call('ZSCORE', k.ring(scope), lane.tenant))
     tag = tag or policy.tenant_enters(clock(scope), last_tag(scope, lane.tenant), function() return math.huge end)
@@ -47,10 +54,10 @@ do
   end
 
   -- The other groups at which a slot is promised to the lane together with the one it is woken at.
-  local function turns_beside(lane, group)
+  local function turns_beside(lane, group, lane_tag)
     local turns = {}
     for _, other in ipairs(lane.groups) do
-      if other ~= group and to_wake[other] then turns[other] = turn_at(lane, other) end
+      if other ~= group and to_wake[other] then turns[other] = turn_at(lane, other, lane_tag) end
     end
     return turns
   end
@@ -103,7 +110,7 @@ do
 
   -- Wakes the next lane of the least served tenant at one group in one pool. The group's own virtual time
   -- decides: by the pool's clock, weights would come out equal at a group of limit 1. Returns nil when nobody
-  -- waits, else how many were woken (0: what waited there was empty or gone).
+  -- waits, else how many were woken (0: what waited there was empty or gone, or moved on).
   local function wake_one(pool, group, unlimited)
     local scope = group_scope(pool, group)
     local tenant, tag = first(scope)
@@ -128,7 +135,7 @@ do
       return 0
     end
     if unlimited then return let_go(lane, group, tonumber(top[2]), tag, seq) end
-    local turns = turns_beside(lane, group)
+    local turns = turns_beside(lane, group, tonumber(top[2]))
     if count == 0 and moved_on(lane, group, turns, tonumber(top[2]), tag) then return 0 end
     for other, turn in pairs(turns) do promise_at(lane, other, turn, cost) end
     set_clock(scope, tag)
@@ -153,10 +160,11 @@ do
   end
 
   -- One lane a pool goes back to its ring although nothing is known to be free: it finds the group that cannot be
-  -- trusted and has it reconciled.
+  -- trusted and has it reconciled. Those that are empty or move on find nothing.
   local function wake_prober(group, pools)
     for _, pool in ipairs(pools) do
-      if call('EXISTS', woken_key(pool, group)) == 0 then wake_one(pool, group) end
+      local woken = call('HLEN', woken_key(pool, group)) > 0 and 1 or 0
+      while woken == 0 and wakes < most_wakes do woken = wake_one(pool, group) end
     end
   end
 
