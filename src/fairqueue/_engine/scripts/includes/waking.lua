@@ -172,12 +172,13 @@ do
   local function waited_at(group)
     local pools = call('SMEMBERS', k.waiters(group))
     if #pools == 0 then return nil end
-    local held, limit = held_in(group), limit_of(group)
+    local held, limit, tenants = held_in(group), limit_of(group), 0
+    for _, pool in ipairs(pools) do tenants = tenants + call('ZCARD', k.ring(group_scope(pool, group))) end
     if not held then mark_dirty(group, 'dirty') end
     local dirty = dirty_state(group)
     if not dirty and limit and held >= limit then still_full[group] = held end
     local room = limit and held and limit - held or math.huge
-    return { group = group, pools = pools, room = room, dirty = dirty }
+    return { group = group, pools = pools, room = room, dirty = dirty, tenants = tenants }
   end
 
   -- Wakes as many as the group has room for; a group under repair wakes the others when it opens.
@@ -219,7 +220,8 @@ do
   end
 
   -- Wakes at each of these groups (a set): first where somebody waits for another of them too. It gets a slot of both
-  -- while both have room, or stands with the others when the other one gives its room away.
+  -- while both have room, or stands with the others when the other one gives its room away; so of such places first
+  -- where fewest tenants wait, which is the narrower.
   function wake(groups)
     local places = {}
     for group in pairs(groups) do
@@ -231,6 +233,7 @@ do
     end
     table.sort(places, function(a, b)
       if goes_first(a) ~= goes_first(b) then return goes_first(a) end
+      if a.tenants ~= b.tenants then return a.tenants < b.tenants end
       return a.group < b.group
     end)
     for _, place in ipairs(places) do
