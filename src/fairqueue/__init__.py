@@ -21,6 +21,7 @@ from fairqueue.errors import (
     QueueFullError,
     QueueUnavailableError,
     SchemaMismatchError,
+    SettingsChangedError,
 )
 from fairqueue.lease import Lease
 from fairqueue.limits import Limit
@@ -76,6 +77,7 @@ __all__ = [
     "Retry",
     "RetryPolicy",
     "SchemaMismatchError",
+    "SettingsChangedError",
     "SyncFairQueue",
     "SyncLease",
     "TenantState",

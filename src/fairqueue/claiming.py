@@ -5,6 +5,7 @@ A call that was not answered is repeated, by the next claim too: the server reco
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -140,6 +141,11 @@ class Claimer(Generic[P]):
             raise
         streams.answered(stream, options.n, len(claimed.messages))
         self.next_due_ms = claimed.next_due_ms
+        if claimed.revision != self._engine.settings.revision:
+            with contextlib.suppress(
+                FairQueueError
+            ):  # the next claim tells again; these leases must not wait for it
+                await self._engine.learn(patience=0)
         return claimed, await self._hand_over.leases(
             claimed, options.consumer, options.visibility_ms, asked_at
         )
@@ -151,7 +157,7 @@ class Claimer(Generic[P]):
             if batch.answered:  # meanwhile, to somebody else: sent again it would count as a new call
                 return await self._engine.connection.run(claim)
             settled, answer = await self._engine.connection.run_all([self._settler.call(batch), claim])
-            self._settler.note(batch, settled)
+            await self._settler.received(batch, settled)
         if isinstance(answer, Exception):
             raise answer
         return cast("Claimed", answer)

@@ -147,10 +147,6 @@ class Consumer(Generic[P]):
         """Extends all to their full visibility timeout; a lost lease is marked."""
         return await self._settler.extend(leases)
 
-    def retry_delay_ms(self, attempt: int, error: BaseException | None) -> int:
-        """The retry policy's delay after this attempt failed."""
-        return self._engine.retry.delay_ms(attempt, error)
-
     async def settle(self, requests: Sequence[Request]) -> list[Outcome]:
         """Ends deliveries; goes on when the caller is cancelled, so that a lease always knows its outcome."""
         return await asyncio.shield(self._tasks.start(self._settler.settle(list(requests))))

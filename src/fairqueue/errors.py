@@ -11,6 +11,7 @@
     ├── QueueUnavailableError (ConnectionError)  the server cannot serve us, after the client's own retries
     ├── QueueClosedError                         the queue was closed, by us; it is opened again by connect() or on enter
     ├── QueueFullError                           the server is out of memory; nothing was stored
+    ├── SettingsChangedError                     the settings changed each time a call was tried; nothing was done
     └── SchemaMismatchError                      another version of the library wrote this namespace
 
 Where a built-in exception means the same, the class is also that one, so code that knows nothing of fairqueue
@@ -30,6 +31,7 @@ __all__ = [
     "QueueFullError",
     "QueueUnavailableError",
     "SchemaMismatchError",
+    "SettingsChangedError",
 ]
 
 
@@ -84,6 +86,14 @@ class QueueClosedError(FairQueueError):
 
 class QueueFullError(FairQueueError):
     """The server is out of memory: nothing was stored. Claims and settles still work, so the backlog drains."""
+
+
+class SettingsChangedError(FairQueueError):
+    """The settings under this name changed again each time the call was tried; this last try did nothing.
+
+    A client that meets settings it does not know learns them and repeats its call by itself. This is for those that
+    never come to rest: programs that declare different limits, say, and are started over and over. Safe to repeat.
+    """
 
 
 class SchemaMismatchError(FairQueueError):

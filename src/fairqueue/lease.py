@@ -41,10 +41,6 @@ class Desk(Protocol):
         """Extends them to their full visibility timeout; "lost" as above."""
         ...
 
-    def retry_delay_ms(self, attempt: int, error: BaseException | None) -> int:
-        """The retry policy's delay after this attempt failed."""
-        ...
-
 
 class Held:
     """What the queue keeps with a lease for itself.
@@ -149,7 +145,7 @@ class Lease(Generic[P]):
             >>> await lease.fail("the mail server is down")
             'retried'
         """
-        return await self._settle(failure(self, error))
+        return await self._settle(failure(error))
 
     async def release(self, delay: timedelta | float = 0) -> Outcome:
         """Gives the message back to its place, or for later; the attempt is not counted.
@@ -224,10 +220,8 @@ def held(lease: Lease[Any]) -> Held:
     return lease._held  # noqa: SLF001 - the only way in
 
 
-def failure(lease: Lease[Any], error: BaseException | str | None, delay_ms: int | None = None) -> Settlement:
-    """The settlement of a failed attempt; the retry policy gives the delay unless one is given."""
+def failure(error: BaseException | str | None, delay_ms: int | None = None) -> Settlement:
+    """The settlement of a failed attempt; without a delay the retry policy in force when it is sent gives one."""
     exception = error if isinstance(error, BaseException) else None
     text = described(exception) if exception else str(error or "")
-    if delay_ms is None:
-        delay_ms = held(lease).desk.retry_delay_ms(lease.message.attempt, exception)
-    return Settlement("fail", delay_ms, text=text)
+    return Settlement("fail", delay_ms, text=text, error=exception)

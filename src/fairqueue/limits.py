@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from fairqueue.errors import ConfigurationError, InvalidMessageError
@@ -18,7 +18,16 @@ from fairqueue.validation import LARGEST_INTEGER, expected, identifier, integer,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Limit", "LimitKey", "from_settings", "resolve_groups", "slots", "to_settings", "validated"]
+__all__ = [
+    "Limit",
+    "LimitKey",
+    "from_settings",
+    "resolve_groups",
+    "slots",
+    "to_settings",
+    "validated",
+    "with_functions",
+]
 
 TENANT: Final = "tenant"
 """The limit whose groups are the tenants themselves."""
@@ -172,6 +181,15 @@ def from_settings(text: str) -> tuple[Limit, ...]:
         return validated([_declared(**one) for one in json.loads(text)])
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"the limits stored under this name cannot be read: {error}") from error
+
+
+def with_functions(stored: Iterable[Limit], own: Iterable[Limit]) -> tuple[Limit, ...]:
+    """The stored limits; one that is computed by a function has ours, if ``own`` has a limit of its name with one."""
+    ours = {limit.name: limit.key for limit in own if callable(limit.key)}
+    return tuple(
+        replace(limit, key=ours.get(limit.name, limit.key)) if callable(limit.key) else limit
+        for limit in stored
+    )
 
 
 def _declared(name: str, default: int | None, key: str | dict[str, Any] | None) -> Limit:

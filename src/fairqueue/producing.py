@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from fairqueue._engine.calls import NewRow
+from fairqueue._engine.calls import Call, NewRow, Stream
 from fairqueue._engine.engine import Engine
 from fairqueue._engine.keys import lane_name
 from fairqueue.codec import encode_payload, pack_body
@@ -31,26 +32,49 @@ def listed(messages: object) -> list[NewMessage[Any]]:
 async def enqueue_many(engine: Engine, messages: Sequence[NewMessage[Any]]) -> list[Enqueued]:
     """All rows are made before the first is sent: what is wrong with one message stores none of them."""
     await engine.connect()  # the limits may be those stored under the name
+    revision = engine.settings.revision
     rows = [_row(engine, message) for message in messages]
     sent: list[Enqueued] = []
     for chunk in _chunks(rows):
+        part = messages[len(sent) : len(sent) + len(chunk)]
+        sent += await _Parcel(part, chunk, revision).send(engine)
+    return sent
+
+
+@dataclass(slots=True)
+class _Parcel:
+    """What goes in one call: messages, their rows, and the revision of the settings that gave the rows their groups."""
+
+    messages: Sequence[NewMessage[Any]]
+    rows: list[NewRow]
+    revision: str
+
+    async def send(self, engine: Engine) -> list[Enqueued]:
         stream = engine.enqueue_streams.take()
-        answers = await engine.run(engine.calls.enqueue(stream, chunk))
+        answers = await engine.as_declared(lambda: engine.run(self._call(engine, stream)))
         engine.enqueue_streams.answered(
             stream
         )  # else it is left: its call may still be repeated behind our back
-        for row, (created, state) in zip(chunk, answers, strict=True):
-            sent.append(Enqueued(id=row.id, tenant=row.tenant, created=created, state=MessageState(state)))
-    return sent
+        return [
+            Enqueued(id=row.id, tenant=row.tenant, created=created, state=MessageState(state))
+            for row, (created, state) in zip(self.rows, answers, strict=True)
+        ]
+
+    def _call(self, engine: Engine, stream: Stream) -> Call[list[tuple[bool, str]]]:
+        """Limits may have been declared since the groups were resolved: by them the messages are counted from now on."""
+        if self.revision != engine.settings.revision:
+            pairs = zip(self.messages, self.rows, strict=True)
+            self.rows = [replace(row, lane=_lane(engine, message)) for message, row in pairs]
+            self.revision = engine.settings.revision
+        return engine.calls.enqueue(stream, self.rows, self.revision)
 
 
 def _row(engine: Engine, message: NewMessage[Any]) -> NewRow:
     payload = encode_payload(engine.codec, message.payload, engine.options.max_payload_bytes)
-    groups = resolve_groups(engine.limits, message)
     return NewRow(
         tenant=message.tenant,
         id=message.id,
-        lane=lane_name(message.tenant, message.queue, message.pool, groups),
+        lane=_lane(engine, message),
         priority=message.priority,
         cost=message.cost,
         due_in_ms=message.due_in_ms,
@@ -58,6 +82,11 @@ def _row(engine: Engine, message: NewMessage[Any]) -> NewRow:
         max_attempts=message.max_attempts,
         body=pack_body(message.metadata, payload),
     )
+
+
+def _lane(engine: Engine, message: NewMessage[Any]) -> str:
+    groups = resolve_groups(engine.limits, message)
+    return lane_name(message.tenant, message.queue, message.pool, groups)
 
 
 def _chunks(rows: list[NewRow]) -> list[list[NewRow]]:

@@ -43,7 +43,8 @@ class FairQueue(QueueViews[P]):
             our own, shared by all processes that name the path) or ``embedded://`` (private, temporary). None:
             ``$FAIRQUEUE_URL``, else ``.fairqueue`` in the current directory.
         name: the namespace: two names never see each other.
-        limits: what may run at once, for each limit group. None: what is stored under the name.
+        limits: what may run at once, for each limit group. None: what is stored under the name. What another client
+            declares later holds for this one too, from its next call on.
         retry: what happens after a failure. None: what is stored, else exponential with 12 attempts.
         visibility_timeout: how long a lease lasts without an extend; a ``timedelta`` or seconds, at least 0.1.
         reclaim_interval: how often a worker looks for expired leases. 0: never by itself.
@@ -124,6 +125,8 @@ class FairQueue(QueueViews[P]):
     async def connect(self) -> None:
         """Connects now rather than on first use; opens a queue that was closed.
 
+        The first time it declares what the queue was made with; later it follows what is stored.
+
         Raises:
             QueueUnavailableError: the server cannot be reached. ConfigurationError: it cannot hold queues.
             SchemaMismatchError: another version of this library wrote the namespace.
@@ -185,6 +188,8 @@ class FairQueue(QueueViews[P]):
             InvalidMessageError: a wrong argument, or a payload that cannot be encoded; nothing is stored.
             PayloadTooLargeError: nothing is stored. QueueFullError: the server is out of memory, nothing is stored.
             QueueUnavailableError: the server stayed away; the message may or may not be stored.
+            ConfigurationError: a limit is computed by a function that only another program has; nothing is stored.
+            SettingsChangedError: others declare different settings all the time; nothing is stored.
 
         Example:
             >>> sent = await queue.enqueue({"invoice": 7}, tenant="acme", delay=60)
@@ -276,9 +281,7 @@ class FairQueue(QueueViews[P]):
             >>> await queue.fail_many(leases, "the mail server is down")
             ['retried', 'retried']
         """
-        return await self._consumer.settle(
-            [(lease, failure(lease, error)) for lease in self._consumer.own(leases)]
-        )
+        return await self._consumer.settle([(lease, failure(error)) for lease in self._consumer.own(leases)])
 
     async def release_many(self, leases: Sequence[Lease[P]], delay: timedelta | float = 0) -> list[Outcome]:
         """Gives all back uncounted in one round trip; outcomes in order, ``"lost"`` instead of raising.

@@ -8,7 +8,7 @@ import logging
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -187,6 +187,10 @@ class RetryPolicy:
     def _call(self, attempt: int, error: BaseException | None) -> object:
         return self.function(attempt, error) if self.function else None
 
+    def with_tries(self, max_attempts: int, max_crashes: int) -> RetryPolicy:
+        """The same waits with other numbers of tries."""
+        return replace(self, max_attempts=max_attempts, max_crashes=max_crashes)
+
     def to_settings(self) -> str:
         """The policy as canonical JSON, for the server to keep; of a custom one the numbers of tries alone."""
         stored: dict[str, Any] = {
@@ -204,15 +208,18 @@ class RetryPolicy:
         return json.dumps(stored, sort_keys=True, separators=(",", ":"))
 
     @classmethod
-    def from_settings(cls, text: str) -> RetryPolicy:
+    def from_settings(cls, text: str, own: RetryPolicy | None = None) -> RetryPolicy:
         """The policy that ``to_settings`` wrote, a custom one as the default with its numbers of tries.
+
+        If ``own`` is custom too, then with its function: a function is not stored, so another one has not replaced it.
 
         Raises ``ConfigurationError`` for any other text.
         """
         try:
             stored = json.loads(text)
             if stored["kind"] == "custom":
-                return cls(stored["max_attempts"], stored["max_crashes"])
+                tries = (stored["max_attempts"], stored["max_crashes"])
+                return own.with_tries(*tries) if own and own.function else cls(*tries)
             return cls(
                 stored["max_attempts"],
                 stored["max_crashes"],

@@ -184,7 +184,7 @@ class Runner:
         except _NotSure:
             raise
         except Retry as signal:
-            return failure(lease, signal.reason or "the handler asked for a retry", signal.delay_ms)
+            return failure(signal.reason or "the handler asked for a retry", signal.delay_ms)
         except Release as signal:
             return Settlement("release", signal.delay_ms)
         except DeadLetterNow as signal:
@@ -235,4 +235,4 @@ class Runner:
             exc_info=error,
             extra=named(message),
         )
-        return failure(lease, error)
+        return failure(error)

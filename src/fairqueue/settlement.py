@@ -11,12 +11,16 @@ __all__ = ["Settlement", "described"]
 
 @dataclass(slots=True)
 class Settlement:
-    """What was asked for a lease, and what came of it; None while nobody knows yet."""
+    """What was asked for a lease, and what came of it; None while nobody knows yet.
+
+    ``delay_ms`` None: the retry policy decides, by ``error``, when it is sent.
+    """
 
     action: str
-    delay_ms: int = 0
+    delay_ms: int | None = 0
     reason: str = ""
     text: str = ""
+    error: BaseException | None = None
     outcome: Outcome | None = None
 
 

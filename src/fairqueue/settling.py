@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from fairqueue._engine.calls import Call, SettleRow, Stream
+from fairqueue._engine.calls import ANY_REVISION, Call, SettleRow, Stream
 from fairqueue._engine.engine import Engine
 from fairqueue.clock import from_ms
+from fairqueue.errors import FairQueueError, QueueUnavailableError, SettingsChangedError
 from fairqueue.lease import Lease, held
 from fairqueue.outcomes import Outcome
 from fairqueue.settlement import Settlement
@@ -27,6 +28,10 @@ class Batch:
 
     stream: Stream
     items: list[Request]
+    by_policy: list[Request]
+    """Those of its fails whose wait is the retry policy's."""
+    revision: str = ANY_REVISION
+    """Of the settings that policy is from."""
     sending: asyncio.Lock = field(default_factory=asyncio.Lock)
     answered: bool = False
 
@@ -67,10 +72,23 @@ class Settler:
                 held(lease).settlement = asked
                 fresh.append((lease, asked))
         for start in range(0, len(fresh), CHUNK):
-            batch = Batch(self._engine.settle_streams.take(), fresh[start : start + CHUNK])
+            batch = self._batch(fresh[start : start + CHUNK])
             batches[id(batch)] = batch
             self._open.update((id(lease), batch) for lease, _ in batch.items)
         return list(batches.values())
+
+    def _batch(self, items: list[Request]) -> Batch:
+        by_policy = [(lease, asked) for lease, asked in items if asked.delay_ms is None]
+        batch = Batch(self._engine.settle_streams.take(), items, by_policy)
+        if by_policy:
+            batch.revision = self._set_waits(batch)
+        return batch
+
+    def _set_waits(self, batch: Batch) -> str:
+        """By the retry policy that this client knows; returns the revision of the settings it is from."""
+        for lease, asked in batch.by_policy:
+            asked.delay_ms = self._engine.retry.delay_ms(lease.message.attempt, asked.error)
+        return self._engine.settings.revision
 
     async def send(self, batch: Batch) -> None:
         """One call, unless somebody who settled the same lease at the same time has sent it."""
@@ -79,7 +97,27 @@ class Settler:
             if batch.answered:
                 return
             (answered,) = await self._engine.connection.run_all([self.call(batch)])
-            self.note(batch, answered)
+            await self.received(batch, answered)
+
+    async def received(self, batch: Batch, answered: list[str] | Exception) -> None:
+        """Notes what the server said. Waits by a policy that is no longer in force are set anew and sent again, once.
+
+        That second time by whatever policy: no end of a delivery hangs on settings that do not come to rest.
+        """
+        if isinstance(answered, SettingsChangedError):
+            await self._learn()
+            self._set_waits(batch)
+            batch.revision = ANY_REVISION
+            (answered,) = await self._engine.connection.run_all([self.call(batch)])
+        self.note(batch, answered)
+
+    async def _learn(self) -> None:
+        try:
+            await self._engine.learn()
+        except QueueUnavailableError:
+            raise
+        except FairQueueError:
+            pass  # unreadable, say: the waits stay as they are; another schema refuses the settle itself
 
     def call(self, batch: Batch) -> Call[list[str]]:
         """The call of a batch, the same each time."""
@@ -89,21 +127,22 @@ class Settler:
                 lease.message.id,
                 lease.token,
                 asked.action,
-                asked.delay_ms,
+                asked.delay_ms or 0,
                 asked.reason,
                 asked.text,
             )
             for lease, asked in batch.items
         ]
         ttl_ms = 2 * max(held(lease).visibility_ms for lease, _ in batch.items) + 60_000
-        return self._engine.calls.settle(batch.stream, rows, ttl_ms)
+        return self._engine.calls.settle(batch.stream, rows, ttl_ms, batch.revision)
 
     def note(self, batch: Batch, answered: list[str] | Exception) -> None:
         """What the server said: outcomes, or that it refused the call as a whole, which is raised."""
         batch.answered = True
         self._engine.settle_streams.answered(batch.stream)
-        for lease, _ in batch.items:
+        for lease, asked in batch.items:
             self._open.pop(id(lease), None)
+            asked.error = None  # else the traceback, with all it refers to, would live as long as the lease
         if isinstance(answered, Exception):
             for lease, _ in batch.items:
                 held(lease).settlement = None  # it may be asked again

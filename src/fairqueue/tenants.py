@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 from fairqueue import inspect
 from fairqueue._engine.engine import Engine
@@ -36,12 +37,12 @@ class LimitsControl:
         Raises:
             ConfigurationError: no such limit is declared, or the value is no limit.
             QueueFullError: the server is out of memory; nothing was changed.
+            SettingsChangedError: others declare different settings all the time; nothing was changed.
 
         Example:
             >>> await queue.limits.set("tenant", "acme", 0)
         """
-        name = await self._named(group, id)
-        await self._store(name, "none" if limit is None else slots("limit", limit))
+        await self._store(group, id, "none" if limit is None else slots("limit", limit))
 
     async def reset(self, group: str, id: str) -> None:
         """Goes back to the declared default; who waits and fits now is woken.
@@ -52,10 +53,14 @@ class LimitsControl:
         Example:
             >>> await queue.limits.reset("tenant", "acme")
         """
-        await self._store(await self._named(group, id), "")
+        await self._store(group, id, "")
 
-    async def _store(self, name: str, value: int | str) -> None:
-        while await self._engine.run_replayable(self._engine.calls.set_limit, name, value):
+    async def _store(self, group: str, id_: str, value: int | str) -> None:
+        async def once() -> bool:
+            revision, name = await self._declared(group), _named(group, id_)
+            return await self._engine.run_replayable(self._engine.calls.set_limit, name, value, revision)
+
+        while await self._engine.as_declared(once):
             pass  # more waiters fit than one script may wake
 
     async def get(self, group: str, id: str) -> LimitState:
@@ -69,8 +74,7 @@ class LimitsControl:
             >>> state.held, state.limit
             (0, 10)
         """
-        name = await self._named(group, id)
-        return _state(group, id, await self._engine.run(self._engine.calls.group_state(name)))
+        return await self._engine.as_declared(lambda: self._look(group, id))
 
     async def list(self, group: str) -> AsyncIterator[LimitState]:
         """Every group of that limit with a limit of its own, a held slot or a waiter.
@@ -82,13 +86,14 @@ class LimitsControl:
             >>> [(state.id, state.held) async for state in queue.limits.list("tenant")]
             [('umbrella', 2)]
         """
+        await self._engine.connect()
+        await self._engine.learn()  # with no group to look at, no call would tell that the limit is gone
         await self._declared(group)
         seen: set[str] = set()
         async for name in self._known(group):
             if name not in seen:
                 seen.add(name)
-                id_ = name.partition(US)[2]
-                yield _state(group, id_, await self._engine.run(self._engine.calls.group_state(name)))
+                yield await self._engine.as_declared(partial(self._look, group, name.partition(US)[2]))
 
     async def _known(self, group: str) -> AsyncIterator[str]:
         match = escaped(group) + US + "*"
@@ -96,16 +101,26 @@ class LimitsControl:
             async for raw in scan(self._engine, command, key(self._engine.calls.root, kind), match):
                 yield text(raw)
 
-    async def _named(self, group: str, id_: str) -> str:
-        await self._declared(group)
-        return join(group, identifier("id", id_))
+    async def _look(self, group: str, id_: str) -> LimitState:
+        revision, name = await self._declared(group), _named(group, id_)
+        return _state(group, id_, await self._engine.run(self._engine.calls.group_state(name, revision)))
 
-    async def _declared(self, group: str) -> None:
+    async def _declared(self, group: str) -> str:
+        """The revision of the settings that declare it: a call that carries it is refused when they have changed."""
         await self._engine.connect()
-        names = [limit.name for limit in self._engine.limits]
-        if group not in names:
-            known = ", ".join(names) or "none"
+        if group not in self._names():
+            await self._engine.learn()  # it may have been declared since
+        if group not in self._names():
+            known = ", ".join(self._names()) or "none"
             raise ConfigurationError(f"expected group to be a declared limit ({known}), got {group!r:.80}")
+        return self._engine.settings.revision
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(limit.name for limit in self._engine.limits)
+
+
+def _named(group: str, id_: str) -> str:
+    return join(group, identifier("id", id_))
 
 
 def _state(group: str, id_: str, counts: GroupCounts) -> LimitState:

@@ -211,7 +211,7 @@ async def test_a_replica_of_a_dead_host_is_waited_for(make_queue: MakeQueue, own
         follow_nobody,
         lead,
         queue._consumer.exchange(
-            [(lease, failure(lease, "no"))], claim_options(queue._engine, 1, None, ["default"])
+            [(lease, failure("no"))], claim_options(queue._engine, 1, None, ["default"])
         ),
     )
     assert (outcomes, claimed) == (["retried"], [])

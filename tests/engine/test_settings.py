@@ -81,6 +81,7 @@ async def test_each_setting_is_replaced_on_its_own(
     changed = {field.decode() for field in before if before[field] != after[field]} - {
         "max_attempts",
         "max_crashes",
+        "revision",
     }
     assert changed == {name}
 

@@ -217,7 +217,7 @@ async def settle_and_claim_in_one_round_trip(scene: Scene) -> Any:
     first, second, third = scene.leases
     requests = [
         (first, Settlement("complete")),
-        (second, failure(second, "no", 0)),
+        (second, failure("no", 0)),
         (third, Settlement("release")),
     ]
     outcomes, leases = await scene.inside._consumer.exchange(requests, options)

@@ -138,8 +138,9 @@ async def set_limit(scene: Scene) -> None:
 
 
 async def configure(scene: Scene) -> None:
-    declared = {"scheduler": "fifo", "max_crashes": "7"}
-    await scene.run(scene.queue._engine.calls.configure("me", declared, [("tenant", 3), ("org", None)]))
+    declared, engine = {"scheduler": "fifo", "max_crashes": "7"}, scene.queue._engine
+    stream = engine.settle_streams.take()
+    await scene.run(engine.calls.configure(stream, "me", declared, [("tenant", 3), ("org", None)]))
 
 
 async def retag(scene: Scene) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
-from fairqueue import Limit, NewMessage
+from fairqueue import FairQueueError, Limit, NewMessage
 from fairqueue.testing import faults
 from tests.conftest import MakeQueue
 from tests.guards.mutate import without
@@ -13,6 +14,7 @@ from tests.guards.scenario import Queue, claimed, held, leases_of
 
 ADMIT = "includes/claim_admit.lua"
 PICK = "includes/claim_pick.lua"
+CONFIGURE = "configure.lua"
 BOTH = [Limit("tenant", default=2), Limit("org", default=1, key="org")]
 
 
@@ -123,3 +125,71 @@ async def test_a_broken_group_admits_nothing(make_queue: MakeQueue) -> None:
     assert await claimed(queue, 10) == []
     assert list(await leases_of(queue)) == ["a/a0"]
     assert await held(queue, "tenant", "a") == 1
+
+
+@guard(
+    "guarantee 5",
+    "a client that was running when a limit was declared counts against it",
+    without(
+        "refusing what was resolved by old settings",
+        "includes/revision.lua",
+        "if revision ~= '' and revision ~= is then",
+        "if false then",
+    ),
+    without(
+        "another revision for other settings",
+        CONFIGURE,
+        "  raise_revision()\n  call('HSET', k.settings, name, value)",
+        "  call('HSET', k.settings, name, value)",
+    ),
+    without(
+        "resolving the groups again",
+        "fairqueue.producing:_Parcel._call",
+        "_lane(engine, message)",
+        "row.lane",
+    ),
+)
+async def test_a_client_that_runs_counts_against_a_new_limit(make_queue: MakeQueue) -> None:
+    queue = await make_queue()
+    await make_queue(limits=[Limit("org", default=1, key="org")])
+    await send(queue, 2, metadata={"org": "o"})
+    assert await claimed(queue, 10) == ["a0"]
+    assert await held(queue, "org", "o") == 1
+
+
+@guard(
+    "guarantee 5",
+    "a declaration that the network brings late does not take a newer one's limits away",
+    without("the number of its sending", CONFIGURE, "local answered = recorded(REPLAY_MS)", "local answered"),
+)
+async def test_a_declaration_that_comes_late_takes_no_limits_away(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("tenant", default=9)])
+    engine = queue._engine
+    call = engine.calls.configure(engine.settle_streams.take(), "late", {"limits": "[]"}, [])
+    words = ["EVAL", call.script.source, 1, engine.calls.root]
+    late, repeated = call.sending(), call.sending()
+    await engine.command(*words, *repeated)
+    await make_queue(limits=[Limit("tenant", default=1)])
+    with contextlib.suppress(FairQueueError):  # refused; what counts is what it leaves
+        await engine.command(*words, *late)
+    await send(queue, 2)
+    assert await claimed(queue, 10) == ["a0"]
+
+
+@guard(
+    "guarantee 5",
+    "who connects again does not bring back limits that were replaced meanwhile",
+    without(
+        "declaring once",
+        "fairqueue._engine.engine:Engine._configure",
+        "if self.settings.stored:",
+        "if False:",
+    ),
+)
+async def test_who_connects_again_brings_no_limits_back(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("tenant", default=9)])
+    await queue.close()
+    await make_queue(limits=[Limit("tenant", default=1)])
+    await queue.connect()
+    await send(queue, 2)
+    assert await claimed(queue, 10) == ["a0"]

@@ -159,7 +159,7 @@ async def test_a_redrive_starts_again(make_queue: MakeQueue, clock: ManualClock)
         "releasing what was cancelled",
         "fairqueue.deliveries:Deliveries._ended",
         'Settlement("release")',
-        'failure(lease, "the worker stopped")',
+        'failure("the worker stopped")',
     ),
 )
 async def test_a_clean_shutdown_counts_for_nothing(make_queue: MakeQueue) -> None:

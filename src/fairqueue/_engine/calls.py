@@ -104,6 +104,7 @@ class Settings:
 DECLARABLE = ("scheduler", "limits", "retry", "max_attempts", "max_crashes", "dead_letters")
 """The settings that clients declare."""
 
+ANY_REVISION = ""  # of a call that takes nothing from the settings
 ENQUEUE_REPLAY_MS = 60_000  # longer than a client repeats a call by itself
 MAX_NOTE = 4_000  # characters of an error's text that are kept
 
@@ -168,13 +169,18 @@ class Calls:
 
     # --- transitions -----------------------------------------------------------------------------------------
 
-    def enqueue(self, stream: Stream, rows: Sequence[NewRow]) -> Call[list[tuple[bool, str]]]:
+    def enqueue(
+        self, stream: Stream, rows: Sequence[NewRow], revision: str = ANY_REVISION
+    ) -> Call[list[tuple[bool, str]]]:
+        """``revision`` is that of the settings whose limits gave the rows their lanes."""
         packed = [
             (join(r.tenant, r.id), r.lane, r.priority, repr(r.cost), r.due_in_ms, _ms(r.due_at_ms),
              _ms(r.max_attempts), r.body)
             for r in rows
         ]  # fmt: skip
-        return self._replayable("enqueue", _created, stream, *packed, ttl=ENQUEUE_REPLAY_MS)
+        return self._replayable(
+            "enqueue", _created, stream, *packed, revision=revision, ttl=ENQUEUE_REPLAY_MS
+        )
 
     def claim(
         self, stream: Stream, n: int, visibility_ms: int, consumer: str, pools: Sequence[str]
@@ -184,12 +190,15 @@ class Calls:
             n=n, visibility=visibility_ms, consumer=consumer,
         )  # fmt: skip
 
-    def settle(self, stream: Stream, rows: Sequence[SettleRow], ttl_ms: int) -> Call[list[str]]:
+    def settle(
+        self, stream: Stream, rows: Sequence[SettleRow], ttl_ms: int, revision: str = ANY_REVISION
+    ) -> Call[list[str]]:
+        """``revision`` is that of the settings whose retry policy gave the rows their delays."""
         packed = [
             (join(r.tenant, r.id), r.token, r.action, r.delay_ms, note_text(r.reason), note_text(r.text))
             for r in rows
         ]
-        return self._replayable("settle", replies.texts, stream, *packed, ttl=ttl_ms)
+        return self._replayable("settle", replies.texts, stream, *packed, revision=revision, ttl=ttl_ms)
 
     def extend(
         self, leases: Sequence[tuple[str, str, str]], visibility_ms: int, consumer: str
@@ -288,6 +297,7 @@ class Calls:
 
     def configure(
         self,
+        stream: Stream,
         by: str,
         declared: dict[str, str],
         defaults: Sequence[tuple[str, int | None]],
@@ -303,14 +313,17 @@ class Calls:
 
         rows = [(name, "none" if default is None else default) for name, default in defaults]
         values: dict[str, Argument] = {name: declared.get(name, "") for name in DECLARABLE}
-        return self._call("configure", decode, *rows, by=by, restoring=int(restoring), **values)
+        return self._replayable("configure", decode, stream, *rows, by=by, restore=int(restoring), **values)
 
     def retag(self, pool: str, cursor: str) -> Call[str]:
         """A page of the turns of a pool starts level; ``ring0`` begins, '' is the end."""
         return self._call("retag", replies.text, pool=pool, cursor=cursor)
 
-    def set_limit(self, group: str, value: int | str, stream: Stream) -> Call[bool]:
-        return self._replayable("set_limit", bool, stream, group=group, value=value)
+    def set_limit(
+        self, group: str, value: int | str, revision: str = ANY_REVISION, *, stream: Stream
+    ) -> Call[bool]:
+        """``revision`` is that of the settings that declare the group's limit."""
+        return self._replayable("set_limit", bool, stream, group=group, value=value, revision=revision)
 
     def redrive(self, tenant: str, ids: Sequence[str], stream: Stream) -> Call[int]:
         return self._replayable("redrive", int, stream, *((id_,) for id_ in ids), tenant=tenant)
@@ -328,11 +341,13 @@ class Calls:
 
         return self._call("get", decode, *((join(*identity),) for identity in identities))
 
-    def group_state(self, group: str) -> Call[replies.GroupCounts]:
+    def group_state(self, group: str, revision: str = ANY_REVISION) -> Call[replies.GroupCounts]:
+        """``revision`` as above."""
+
         def decode(raw: list[Any]) -> replies.GroupCounts:
             return replies.GroupCounts(*raw)
 
-        return self._call("group_state", decode, group=group)
+        return self._call("group_state", decode, group=group, revision=revision)
 
     def tenant_state(self, tenant: str) -> Call[replies.Counts]:
         def decode(raw: list[Any]) -> replies.Counts:

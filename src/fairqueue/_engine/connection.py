@@ -116,6 +116,17 @@ class Connection:
 
         return await self.protected(once, patience)
 
+    async def evaluate(self, call: Call[T]) -> T:
+        """One call by its script's text, for a server that may have no script yet."""
+
+        async def once() -> T:
+            (answer,) = await self._send([["EVAL", call.script.source, 1, self._root, *call.sending()]])
+            if isinstance(answer, Exception):
+                raise answer
+            return call.decode(answer)
+
+        return await self.protected(once)
+
     async def protected(self, once: Callable[[], Awaitable[T]], patience: float | None = None) -> T:
         """Repeats ``once`` through passing trouble, in a task of its own that outlives a cancelled caller."""
         task = asyncio.ensure_future(self._persist(once, self._patience if patience is None else patience))

@@ -18,8 +18,10 @@ from fairqueue.errors import (
     FairQueueError,
     QueueFullError,
     QueueUnavailableError,
-    SchemaMismatchError,
+    SettingsChangedError,
 )
+
+from .settings import other_schema
 
 SOCKET_TIMEOUT = 5.0  # longer than any script, shorter than a user's patience with a dead connection
 CONNECT_TIMEOUT = 3.0
@@ -98,9 +100,10 @@ def translated(error: Exception) -> Exception:
     if isinstance(error, redis.exceptions.OutOfMemoryError) or text.startswith("OOM"):
         return QueueFullError(f"the server is out of memory, nothing was stored: {text}")
     if text.startswith("FQSCHEMA"):
-        return SchemaMismatchError(
-            f"another version of fairqueue wrote this namespace ({text[9:]}): run the same version everywhere, "
-            "upgrade clients one deploy after the server's data"
+        return other_schema(text[9:])
+    if text.startswith("FQSETTINGS"):
+        return SettingsChangedError(
+            "the settings of this namespace change all the time: programs at odds declare them in turn; nothing was done"
         )
     if is_passing(error):
         return QueueUnavailableError(f"the server cannot be used: {text or type(error).__name__}")

@@ -9,27 +9,29 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from fairqueue import embedded
 from fairqueue.codec import JsonCodec
 from fairqueue.config import Codec, Options
-from fairqueue.errors import ConfigurationError, FairQueueError, QueueFullError
-from fairqueue.limits import Limit, from_settings, to_settings
+from fairqueue.errors import ConfigurationError, FairQueueError, QueueFullError, SettingsChangedError
+from fairqueue.limits import Limit
 from fairqueue.retry import RetryPolicy
 
 from .bell import Bell
 from .calls import DECLARABLE, Call, Calls, Settings
 from .connection import Connection, import_driver
-from .keys import key
+from .keys import SCHEMA, key
 from .redeclared import follow_up
 from .replies import text
+from .settings import Known, declared, defaults, known, other_schema, overruled
 from .streams import StreamPool
 
 T = TypeVar("T")
 _log = logging.getLogger("fairqueue")
 FIRST_PATIENCE = 5.0  # seconds to reach the server at first: a wrong address shows here
+_LEARNINGS = 8  # in a row for one call: who declares that often is at odds with somebody else
 _OLDEST = {"redis": (7, 0), "valkey": (7, 2)}
 
 
@@ -47,9 +49,7 @@ class Engine:
         self.codec: Codec = options.codec or JsonCodec()
         self.connection = Connection(self._locate, self.calls.root, self._restore)
         self.url = ""
-        self.settings = Settings({}, ())
-        self.retry = options.retry or RetryPolicy()
-        self.limits: tuple[Limit, ...] = options.limits or ()
+        self.settings = Known(limits=options.limits or (), retry=options.retry or RetryPolicy())
         self._server: embedded.EmbeddedServer | None = None
         self._ensured_at = (
             0.0  # when the embedded server was last seen to run; asked again after trouble since
@@ -69,6 +69,16 @@ class Engine:
         self.claim_streams = StreamPool(self.session + "c")
         self.settle_streams = StreamPool(self.session + "s")
         self.enqueue_streams = StreamPool(self.session + "e")
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """The limits in force, as far as this client knows."""
+        return self.settings.limits
+
+    @property
+    def retry(self) -> RetryPolicy:
+        """The retry policy in force, as far as this client knows."""
+        return self.settings.retry
 
     # --- life ------------------------------------------------------------------------------------------------
 
@@ -145,26 +155,34 @@ class Engine:
                 policy,
             )
 
+    # --- settings --------------------------------------------------------------------------------------------
+
     async def _configure(self) -> None:
-        declared, defaults = _declared(self.options)
+        """Declares, once: who connects again, after a close or a fork, may have been overruled meanwhile, and learns."""
+        if self.settings.stored:
+            await self.learn()
+        else:
+            await self._declare()
+        await follow_up(self.connection, self.calls, self.settings.stored)
+
+    async def _declare(self) -> None:
+        said, groups = declared(self.options)
         try:
-            settings = await self._evaluate(self.calls.configure(self.consumer_default, declared, defaults))
+            settings = await self._configured(said, groups)
         except QueueFullError:
-            settings = await self._stored_already(declared)
+            settings = await self._stored_already(said)
         if settings.changed:
             _log.warning(
                 "namespace %r: this client's declaration replaced the stored %s",
                 self.options.name,
                 ", ".join(settings.changed),
             )
-        self._learn(settings)
-        await follow_up(self.connection, self.calls, settings.stored)
+        self.settings = known(self.options, settings.stored)
 
-    async def _stored_already(self, declared: dict[str, str]) -> Settings:
+    async def _stored_already(self, said: dict[str, str]) -> Settings:
         """A full server takes no settings; who needs none stored can work, or the backlog would never drain."""
-        fields = await self.connection.command("HGETALL", key(self.calls.root, "settings"))
-        stored = {text(name): text(value) for name, value in fields.items()}
-        if not stored or any(stored.get(name) != value for name, value in declared.items()):
+        stored = await self._stored()
+        if not stored or any(stored.get(name) != value for name, value in said.items()):
             raise QueueFullError("the server is out of memory: it cannot store this client's settings")
         return Settings(stored, ())
 
@@ -173,24 +191,67 @@ class Engine:
 
         Else a client without declarations, if it were the first to speak, would lift the limits of all.
         """
-        stored = self.settings.stored
-        known = {name: value for name, value in stored.items() if name in DECLARABLE}
-        defaults = _defaults(from_settings(stored.get("limits") or "[]"))
-        call = self.calls.configure(self.consumer_default, known, defaults, restoring=True)
-        self._learn(await self._evaluate(call))
+        lost = {name: value for name, value in self.settings.stored.items() if name in DECLARABLE}
+        settings = await self._configured(lost, defaults(self.limits), restoring=True)
+        self.settings = known(self.options, settings.stored)
 
-    def _learn(self, settings: Settings) -> None:
-        self.settings = settings
-        stored = settings.stored
-        if self.options.limits is None:
-            self.limits = from_settings(stored.get("limits") or "[]")
-        if self.options.retry is None and stored.get("retry"):
-            self.retry = RetryPolicy.from_settings(stored["retry"])
+    async def _configured(
+        self, said: dict[str, str], groups: Sequence[tuple[str, int | None]], *, restoring: bool = False
+    ) -> Settings:
+        """One numbered call: a sending that the network brings late must not undo what was declared since.
 
-    async def _evaluate(self, call: Call[T]) -> T:
-        """Runs a call that must not ask for settings itself; EVAL, because the server may have no script yet."""
-        words = ["EVAL", call.script.source, 1, self.calls.root, *call.args]
-        return call.decode(await self.connection.command(*words))
+        By its text, because the server may have no script yet, and without the repair that asks for settings.
+        """
+        stream = self.settle_streams.take()
+        call = self.calls.configure(stream, self.consumer_default, said, groups, restoring)
+        settings = await self.connection.evaluate(call)
+        self.settle_streams.answered(stream)
+        return settings
+
+    async def learn(self, patience: float | None = None) -> None:
+        """The settings as the server has them now; what this client declared itself gives way.
+
+        Raises:
+            ConfigurationError: they cannot be read. QueueUnavailableError: the server stayed away.
+            SchemaMismatchError: another version has taken over.
+        """
+        stored = await self._stored(patience)
+        if "schema" not in stored:
+            await self._restore()
+        elif stored["schema"] != SCHEMA:
+            raise other_schema(f"stored schema {stored['schema']}, this client speaks {SCHEMA}")
+        else:
+            self._follow(stored)
+
+    async def _stored(self, patience: float | None = None) -> dict[str, str]:
+        fields = await self.connection.command("HGETALL", key(self.calls.root, "settings"), patience=patience)
+        return {text(name): text(value) for name, value in fields.items()}
+
+    def _follow(self, stored: Mapping[str, str]) -> None:
+        before, self.settings = self.settings, known(self.options, stored)
+        others = overruled(self.options, stored)
+        if others and before.revision != self.settings.revision:
+            _log.warning(
+                "namespace %r: %s declared another %s than this client, which follows",
+                self.options.name,
+                stored.get("changed_by", "somebody"),
+                ", ".join(others),
+            )
+
+    async def as_declared(self, once: Callable[[], Awaitable[T]]) -> T:
+        """Runs what speaks of settings; again, with those of now, while the server says that they have changed.
+
+        Raises:
+            SettingsChangedError: they changed each time; nothing was done.
+        """
+        for _ in range(_LEARNINGS):
+            try:
+                return await once()
+            except SettingsChangedError:
+                await self.learn()
+        return await once()
+
+    # --- ending ----------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Gives back bells and connections; an embedded server of ours loses this client."""
@@ -247,25 +308,6 @@ class Engine:
                 self.calls.root, pools, self.connection.dedicated, give_back, self.connection.note_trouble
             )
         return self._bells[pools]
-
-
-def _declared(options: Options) -> tuple[dict[str, str], list[tuple[str, int | None]]]:
-    declared: dict[str, str] = {}
-    if options.scheduler is not None:
-        declared["scheduler"] = options.scheduler
-    if options.dead_letters is not None:
-        declared["dead_letters"] = "1" if options.dead_letters else "0"
-    if options.retry is not None:
-        declared["retry"] = options.retry.to_settings()
-        declared["max_attempts"] = str(options.retry.max_attempts)
-        declared["max_crashes"] = str(options.retry.max_crashes)
-    if options.limits is not None:
-        declared["limits"] = to_settings(options.limits)
-    return declared, _defaults(options.limits or ())
-
-
-def _defaults(limits: Sequence[Limit]) -> list[tuple[str, int | None]]:
-    return [(limit.name, limit.default) for limit in limits]
 
 
 def _check_version(info: dict[str, Any]) -> None:

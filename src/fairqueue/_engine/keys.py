@@ -32,7 +32,7 @@ class Key:
 
 KEYS: dict[str, Key] = {
     "settings": Key(
-        "hash", "schema, scheduler, limit declarations, retry defaults, last change", "configure"
+        "hash", "schema, scheduler, limit declarations, retry defaults, revision, last change", "configure"
     ),
     "counters": Key(
         "hash",
@@ -108,7 +108,7 @@ KEYS: dict[str, Key] = {
     "call": Key(
         "string",
         "last call of a client's stream, for replay, and to tell one that arrives late; expires",
-        "enqueue, claim, settle, redrive, purge, set_limit, reclaim, reconcile",
+        "enqueue, claim, settle, redrive, purge, set_limit, configure, reclaim, reconcile",
         of="session US stream",
     ),
     "bell": Key("list", "at most one token: somebody idle should claim", "enqueue, wake, claim", of="pool"),

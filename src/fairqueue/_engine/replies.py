@@ -127,6 +127,8 @@ class Claimed:
     next_due_ms: int | None
     dirty: tuple[str, ...]
     messages: tuple[ClaimedMessage, ...]
+    revision: str
+    """Of the settings."""
 
 
 def text(raw: bytes) -> str:
@@ -149,12 +151,13 @@ def pairs(raw: list[bytes]) -> dict[str, str]:
 
 
 def claimed(raw: list[Any]) -> Claimed:
-    again, next_due, dirty, leases = raw
+    again, next_due, dirty, leases, revision = raw
     return Claimed(
         bool(again),
         None if next_due < 0 else int(next_due),
         tuple(texts(dirty)),
         tuple(_claimed_message(lease) for lease in leases),
+        text(revision),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -87,7 +88,7 @@ def _once(findings: list[Finding]) -> list[Finding]:
     return list(dict.fromkeys(findings))
 
 
-def _last_change(stored: dict[str, str]) -> tuple[str, str, datetime] | None:
+def _last_change(stored: Mapping[str, str]) -> tuple[str, str, datetime] | None:
     """What a client's declaration last replaced, who that was, and when."""
     if "changed_at" not in stored:
         return None

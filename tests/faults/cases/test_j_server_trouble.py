@@ -91,7 +91,7 @@ async def test_every_operation_works_after_the_scripts_are_gone(
     await fault(own)
     options = claim_options(queue._engine, 3, None, ["default"])
     outcomes, leases = await queue._consumer.exchange(  # in one pipeline
-        [(lease, failure(lease, "no")) for lease in (first, second)], options
+        [(lease, failure("no")) for lease in (first, second)], options
     )
     assert (outcomes, len(leases)) == (["retried"] * 2, 3)
     assert await queue.complete_many([*leases, kept, third]) == ["done"] * 5

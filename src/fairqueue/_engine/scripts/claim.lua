@@ -4,7 +4,8 @@
 -- ARGV schema now:int session stream callno n:int visibility:int consumer
 -- ROWS pool
 -- FLAGS allow-oom
--- REPLY again, ms until the next due message or -1, dirty groups, leases of (mid, token, deadline, header, body)
+-- REPLY again, ms until the next due message or -1, dirty groups, leases of (mid, token, deadline, header, body),
+-- the settings' revision
 -- @include transition
 -- @include promote_due
 -- @include replay
@@ -46,4 +47,5 @@ return {
   next_due[2] and math.max(0, tonumber(next_due[2]) - now) or -1,
   dirty_found(),
   deliver(given),
+  settings.revision,
 }

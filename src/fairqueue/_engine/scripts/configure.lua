@@ -1,6 +1,8 @@
 -- configure: settings have one owner, the server. What a client declares ('' means it declares nothing)
--- replaces what is stored when it differs; the change is remembered for the doctor.
--- ARGV schema now:int by restoring:int scheduler limits retry max_attempts max_crashes dead_letters
+-- replaces what is stored when it differs; the change is remembered for the doctor, and the revision raised: by it a
+-- client that runs knows that its settings are old. Repeated with the same call number it declares nothing again, and
+-- a sending that arrives late is refused: others may have declared since.
+-- ARGV schema now:int session stream callno by restore:int scheduler limits retry max_attempts max_crashes dead_letters
 -- ROWS name default
 -- REPLY the stored settings as a flat list, then the names that were changed
 local US = '\31'
@@ -10,19 +12,41 @@ local stored_schema = call('HGET', k.settings, 'schema')
 if stored_schema and stored_schema ~= schema then
   return redis.error_reply('FQSCHEMA stored schema ' .. stored_schema .. ', this client speaks ' .. schema)
 end
-if now == 0 then
-  local time = call('TIME')
-  now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local time = call('TIME')
+local server_now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+if now == 0 then now = server_now end
+
+local function int(number) return string.format('%.0f', number) end
+
+-- @include replay
+
+local function answer(changed) return { call('HGETALL', k.settings), changed } end
+
+local answered = recorded(REPLAY_MS)
+if answered then
+  local changed = {}
+  for name in string.gmatch(answered, '[^,]+') do changed[#changed + 1] = name end
+  return answer(changed)
 end
 
 local first_time = not stored_schema
-if restoring == 1 and not first_time then return { call('HGETALL', k.settings), {} } end
-local changed = {}
+if restore == 1 and not first_time then return answer({}) end
+local changed, raised = {}, false
+
+-- Before the first change: cut in between, clients learn the old settings once more, not never the new ones. Never a
+-- number that was there before, though the settings be lost and declared anew: the server's time goes on.
+local function raise_revision()
+  if raised then return end
+  local before = tonumber(call('HGET', k.settings, 'revision') or '') or 0
+  call('HSET', k.settings, 'revision', int(math.max(before + 1, server_now)))
+  raised = true
+end
 
 local function declare(name, value, default)
   local stored = call('HGET', k.settings, name)
   if value == '' then value = stored or default end
   if stored == value then return false end
+  raise_revision()
   call('HSET', k.settings, name, value)
   if first_time then return true end
   changed[#changed + 1] = name
@@ -52,6 +76,7 @@ if declare('limits', limits, '[]') and limits ~= '' then
 end
 if #changed > 0 then
   call('HSET', k.settings, 'changed', table.concat(changed, ','), 'changed_by', by,
-    'changed_at', string.format('%.0f', now))
+    'changed_at', int(now))
 end
-return { call('HGETALL', k.settings), changed }
+record(table.concat(changed, ','), REPLAY_MS)
+return answer(changed)

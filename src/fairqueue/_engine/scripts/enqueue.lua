@@ -2,7 +2,7 @@
 -- header is written last: it is the commit mark. A message's place comes first, so whatever a cut leaves is
 -- found there, and dropped, by a claim or a promote. Repeated with the same call number it answers as the first
 -- time, though what it stored may be done and gone by then.
--- ARGV schema now:int session stream callno ttl:int
+-- ARGV schema now:int session stream callno revision ttl:int
 -- ROWS mid lane priority cost delay at max_attempts body
 -- REPLY for each row: 1 or 0 (created), state
 -- @include begin
@@ -14,6 +14,7 @@
 -- @include ring
 -- @include counters
 -- @include replay
+-- @include revision
 
 local answered = recorded(ttl)
 if answered then
@@ -21,6 +22,7 @@ if answered then
   for created, state in string.gmatch(answered, '(%d)(%l)') do reply[#reply + 1] = { tonumber(created), state } end
   return reply
 end
+must_know(revision)
 
 local mids, rows = {}, {}
 for at = ROWS_AT, #ARGV, ROW do

@@ -1,12 +1,14 @@
 -- group_state: a limit group as it is now; nothing is written. Waiting messages are counted lane by lane in
 -- the first 500 lanes that wait; of the others each lane of a tenant that was looked at counts as one, and each tenant.
--- ARGV schema now:int group
+-- ARGV schema now:int group revision
 -- FLAGS no-writes,allow-oom
 -- REPLY own limit, declared default, held or -1 when the key is broken, messages waiting, holders
 -- @include begin
 -- @include names
+-- @include revision
 
 local MAX_LANES = 500
+must_know(revision)
 local own = call('HMGET', k.limits, group, limit_of_group(group))
 local held = try('HLEN', k.slots(group))
 local holders = try('HKEYS', k.slots(group))

@@ -1,13 +1,14 @@
 -- settle: ends deliveries: complete, fail (retried by `delay`, or dead), release (uncounted), dead (now).
 -- Only the newest token may; the one exception is a complete of a message that came back by reclaim and that
 -- nobody took since. Repeated with the same call number it answers as the first time.
--- ARGV schema now:int session stream callno ttl:int
+-- ARGV schema now:int session stream callno revision ttl:int
 -- ROWS mid token action delay reason text
 -- FLAGS allow-oom
 -- REPLY an outcome for each row
 -- @include transition
 -- @include bury
 -- @include replay
+-- @include revision
 
 local answered = recorded(ttl)
 if answered then
@@ -15,6 +16,7 @@ if answered then
   for outcome in string.gmatch(answered, '%l+') do outcomes[#outcomes + 1] = outcome end
   return outcomes
 end
+must_know(revision)
 
 local mids = {}
 for at = ROWS_AT, #ARGV, ROW do mids[#mids + 1] = ARGV[at] end

@@ -31,12 +31,14 @@ local function call(command, key, ...)
   return reply
 end
 
-local as_stored = call('HMGET', k.settings, 'schema', 'scheduler', 'max_attempts', 'max_crashes', 'dead_letters')
+local as_stored = call('HMGET', k.settings, 'schema', 'scheduler', 'max_attempts', 'max_crashes', 'dead_letters',
+  'revision')
 local settings = {
   schema = as_stored[1], scheduler = as_stored[2],
   max_attempts = tonumber(as_stored[3]) and as_stored[3] or '12', -- damaged: the default
   max_crashes = tonumber(as_stored[4]) and as_stored[4] or '5',
   dead_letters = as_stored[5],
+  revision = as_stored[6] or '0', -- stored by a version that did not count them
 }
 if not settings.schema then return redis.error_reply('FQUNCONFIGURED no settings are stored under this name') end
 if settings.schema ~= schema then
