@@ -151,6 +151,26 @@ async def test_a_repeated_enqueue_of_a_message_that_is_done(make_queue: MakeQueu
     assert await claimed(queue) == []
 
 
+@guard(
+    "guarantee 1",
+    "a lost enqueue that was done is answered when it is repeated, whatever settings were declared since",
+    without(
+        "asking for the revision last",
+        "enqueue.lua",
+        "local answered = recorded(ttl)",
+        "must_know(revision)\nlocal answered = recorded(ttl)",
+    ),
+)
+async def test_a_repeated_enqueue_after_a_declaration(make_queue: MakeQueue) -> None:
+    queue = await make_queue()
+    engine = queue._engine
+    row = _row(engine, NewMessage(1, tenant="a", id="m"))
+    call = engine.calls.enqueue(engine.enqueue_streams.take(), [row], engine.settings.revision)
+    await engine.run(call)  # and nobody heard the answer
+    await make_queue(limits=ONE)
+    assert await told(engine.run(call)) == [(True, "ready")]
+
+
 @guard("guarantee 1", "a claim whose reply was lost gets the same leases when it is repeated", NO_REPLAY)
 async def test_a_claim_whose_reply_was_lost(proxy: Proxy, make_queue: MakeQueue) -> None:
     queue = await make_queue(url=proxy.url, limits=ONE)
