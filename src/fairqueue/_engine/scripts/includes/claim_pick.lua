@@ -201,8 +201,8 @@ do
     lane.listed = nil
   end
 
-  -- The next tenant. A name that no tenant can have, put here by hand, would be met again and again: the rings and lists
-  -- of such a name are those of others.
+  -- The next tenant. A name that no tenant can have, put here by hand, would be met again and again: its rings and
+  -- lists are those of others.
   local function first_tenant(scope)
     while true do
       local tenant, tag = first_in(scope)
