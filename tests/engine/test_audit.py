@@ -307,3 +307,17 @@ async def test_what_is_new_after_a_mended_counter_stands_behind_what_waits(make_
     assert [finding.subject for finding in (await queue.audit(fix=True)).findings] == ["counters/seq"]
     await put(queue, "a", "m4")
     assert await claimed(queue, 10) == ["m1", "m2", "m3", "m4"]
+
+
+async def test_one_pass_mends_a_broken_lane_whose_message_is_tried_again_later(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    """Nothing is ready in it then: it must not go on taking turns."""
+    queue = await make_queue()
+    await faults.wrong_type(queue, "lane", "b", "default")
+    sent = await queue.enqueue("m", tenant="b", id="m")
+    assert sent.state.value == "delayed"
+    assert (await queue.audit(fix=True)).findings
+    assert (await queue.audit()).findings == []
+    clock.advance(10)
+    assert await claimed(queue) == ["m"]

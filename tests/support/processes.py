@@ -46,6 +46,7 @@ class Server:
             "bind": "127.0.0.1",
             "dir": str(self.directory),
             "appendonly": "yes",
+            "appendfsync": "no",  # written at once; "everysec" may put it off, and a kill of the server loses it
             "save": "",
             "loglevel": "warning",
         } | {name.replace("_", "-"): value for name, value in options.items()}

@@ -8,7 +8,11 @@
 local held = other_type(k.lane(of), 'zset')
 if held then
   found('KEEP', 'lane' .. US .. of, 'the lane key holds a ' .. held .. ', not a zset')
-  if fix == 1 then call('UNLINK', k.lane(of)) end
+  if fix == 1 then
+    call('UNLINK', k.lane(of))
+    lane_emptied(lane_of(of)) -- what stands in it by its header has been put back before lanes are looked at
+    flush_moves()
+  end
   return { '0', 1, findings }
 end
 local page = call('ZSCAN', k.lane(of), cursor, 'COUNT', 200)
