@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from fairqueue._engine.engine import Engine
@@ -82,12 +83,17 @@ async def messages(
     return items, json.dumps([stage, inner])
 
 
+_LANE_AND_OFFSET = re.compile(r"(.*\|[0-9]{1,15})?", re.DOTALL)
+_SCANNED_TO = re.compile("[0-9]{0,19}")
+
+
 def _cursor(cursor: str | None, stages: list[str]) -> tuple[str, str]:
     if cursor is None:
         return stages[0], ""
     try:
         stage, inner = json.loads(cursor)
-        if stage in stages and isinstance(inner, str):
+        wanted = _LANE_AND_OFFSET if stage == "ready" else _SCANNED_TO
+        if stage in stages and wanted.fullmatch(inner):
             return stage, inner
     except (ValueError, TypeError):  # no JSON, or not a pair
         pass

@@ -11,6 +11,7 @@ from fairqueue._engine.keys import INDEXES, IRREPLACEABLE, KEYS, US, key
 from fairqueue.errors import ConfigurationError
 from fairqueue.testing import ManualClock, drain, faults
 from tests.conftest import MakeQueue
+from tests.engine.tools import finish, put
 
 REBUILT = sorted(kind for kind, spec in KEYS.items() if not spec.of and kind not in IRREPLACEABLE)
 CHECKS = {
@@ -213,3 +214,17 @@ async def test_a_test_can_give_any_key_another_type(make_queue: MakeQueue, kind:
         await faults.wrong_type(queue, kind, *names, "one too many")
     with pytest.raises(ConfigurationError, match="expected kind to be"):
         await faults.wrong_type(queue, "no such kind")
+
+
+async def test_a_record_of_calls_of_the_wrong_type_stops_nobody(make_queue: MakeQueue) -> None:
+    """The client that calls with this stream would be refused for as long as the key lives."""
+    queue = await make_queue()
+    await put(queue, "a", "m", "n", "o")
+    await finish(queue, await queue.claim())
+    records = await queue._engine.command("KEYS", queue._engine.calls.root + "call:*")
+    assert records
+    for record in records:
+        await queue._engine.command("DEL", record)
+        await queue._engine.command("SADD", record, "x")
+    await finish(queue, await queue.claim())
+    await finish(queue, await queue.claim())

@@ -10,7 +10,9 @@ this_call.again = this_call.sending ~= '0'
 
 -- What is recorded of the stream's last call, and whether that is this one.
 local function last_call()
-  local number, sending, text = string.match(call('GET', this_call.key) or '', '^(%d+)%.(%d+)\n(.*)$')
+  local stored = redis.pcall('GET', this_call.key)
+  if type(stored) ~= 'string' then return nil, false end -- none, or of a wrong type: the next record replaces it
+  local number, sending, text = string.match(stored, '^(%d+)%.(%d+)\n(.*)$')
   if not number then return nil, false end
   local ahead = tonumber(number) - tonumber(this_call.number)
   if ahead > 0 or ahead == 0 and tonumber(sending) > tonumber(this_call.sending) then
