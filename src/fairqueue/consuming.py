@@ -48,8 +48,9 @@ class Consumer(Generic[P]):
         return f"{self._engine.options.name!r} at {self._engine.url}"
 
     def own(self, leases: Sequence[Lease[P]]) -> list[Lease[P]]:
-        """All are leases of this namespace, before the first is touched: of another's the server would say that they
-        are lost, and they would be treated so where they are not.
+        """All are leases of this namespace, before the first is touched.
+
+        Of another's the server would say that they are lost, and they would be given up where they are not.
         """
         checked = several("leases", leases, Lease)
         for lease in checked:

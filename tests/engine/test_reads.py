@@ -160,7 +160,13 @@ async def test_a_page_of_many_stays_in_the_lane_s_order(make_queue: MakeQueue) -
 
 async def test_a_cursor_that_messages_did_not_return_is_refused(make_queue: MakeQueue) -> None:
     queue = await make_queue()
-    forged = ('["ready", "x"]', '["ready", "a|-1"]', '["dead", "nan"]', '["in_flight", "x"]', '["delayed", "-1"]')
+    forged = (
+        '["ready", "x"]',
+        '["ready", "a|-1"]',
+        '["dead", "nan"]',
+        '["in_flight", "x"]',
+        '["delayed", "-1"]',
+    )
     for cursor in ("", "nonsense", "[1, 2]", "{}", '["ready"]', '["none", "0"]', "null", "5", *forged):
         with pytest.raises(ConfigurationError, match="cursor"):
             await queue.messages("a", cursor=cursor)

@@ -41,15 +41,18 @@ class Server:
     def __init__(self, **options: str) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="fq-server-"))
         self.port = free_port()
-        self._options = {
-            "port": str(self.port),
-            "bind": "127.0.0.1",
-            "dir": str(self.directory),
-            "appendonly": "yes",
-            "appendfsync": "no",  # written at once; "everysec" may put it off, and a kill of the server loses it
-            "save": "",
-            "loglevel": "warning",
-        } | {name.replace("_", "-"): value for name, value in options.items()}
+        self._options = (
+            {
+                "port": str(self.port),
+                "bind": "127.0.0.1",
+                "dir": str(self.directory),
+                "appendonly": "yes",
+                "appendfsync": "no",  # written at once; "everysec" may put it off, and a kill of the server loses it
+                "save": "",
+                "loglevel": "warning",
+            }
+            | {name.replace("_", "-"): value for name, value in options.items()}
+        )
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
