@@ -127,12 +127,19 @@ class Model:
     # --- transitions -----------------------------------------------------------------------------------------
 
     def enqueue(
-        self, tenant: str, id_: str, queue: str, pool: str, org: str | None, priority: int, delay: float
+        self,
+        tenant: str,
+        id_: str,
+        queue: str,
+        pool: str,
+        shared: tuple[Group, ...],
+        priority: int,
+        delay: float,
     ) -> bool:
         if (tenant, id_) in self.messages:
             return False
         self.seq += 1
-        groups: tuple[Group, ...] = (("tenant", tenant), *([("org", org)] if org else []))
+        groups: tuple[Group, ...] = (("tenant", tenant), *shared)
         state = "delayed" if delay else "ready"
         self.messages[tenant, id_] = Known(
             tenant, id_, queue, pool, groups, priority, self.seq, state, due=self.now + delay

@@ -25,8 +25,12 @@ TENANTS, QUEUES, POOLS, ORGS = ["A", "B", "C"], ["p", "q"], ["default", "fast"],
 ALL_POOLS = ("default", "fast")
 SETTLES = ["complete", "fail", "release", "dead_letter"]
 ARGUMENTS: dict[str, tuple[Any, ...]] = {"fail": ("no",), "dead_letter": ("enough",)}
-GROUPS = [("tenant", tenant) for tenant in TENANTS] + [("org", org) for org in ORGS]
-LIMITS = [Limit("tenant", default=2), Limit("org", default=3, key="org")]
+GROUPS = [("tenant", tenant) for tenant in TENANTS] + [("org", org) for org in ORGS] + [("model", "m")]
+LIMITS = [
+    Limit("tenant", default=2),
+    Limit("org", default=3, key="org"),
+    Limit("model", default=2, key="model"),
+]
 
 pools = st.sampled_from([("default",), ("fast",), ALL_POOLS, ("fast", "default")])
 which = st.integers(0, 10_000)
@@ -59,26 +63,29 @@ class Machine(RuleBasedStateMachine):
         queue=st.sampled_from(QUEUES),
         pool=st.sampled_from([*POOLS, "default"]),
         org=st.sampled_from([None, *ORGS]),
+        model=st.sampled_from([None, None, "m"]),
         priority=st.sampled_from([0, 0, 0, 5]),
         delay=st.sampled_from([0, 0, 0, 3]),
         count=st.integers(1, 4),
         known=st.booleans(),
         index=which,
     )
-    def enqueue(self, tenant: str, queue: str, pool: str, org: str | None, priority: int, delay: float, count: int,
-                known: bool, index: int) -> None:  # fmt: skip
+    def enqueue(self, tenant: str, queue: str, pool: str, org: str | None, model: str | None, priority: int,
+                delay: float, count: int, known: bool, index: int) -> None:  # fmt: skip
         messages, expected = [], []
         for _ in range(count):
             self.number += 1
             id_ = f"m{self.number}"
             if known and self.model.messages:  # an id that may be there already
                 tenant, id_ = sorted(self.model.messages)[index % len(self.model.messages)]
-            metadata = {"org": org} if org else None
+            shared = {name: group for name, group in (("org", org), ("model", model)) if group}
             messages.append(
                 NewMessage(id_, tenant=tenant, id=id_, queue=queue, pool=pool, priority=priority, delay=delay or None,
-                           metadata=metadata)
+                           metadata=shared)
             )  # fmt: skip
-            expected.append(self.model.enqueue(tenant, id_, queue, pool, org, priority, delay))
+            expected.append(
+                self.model.enqueue(tenant, id_, queue, pool, tuple(shared.items()), priority, delay)
+            )
         sent = self.stage.run(lambda: self.queue.enqueue_many(messages))
         assert [one.created for one in sent] == expected
 
