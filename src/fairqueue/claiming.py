@@ -145,7 +145,7 @@ class Claimer(Generic[P]):
             with contextlib.suppress(
                 FairQueueError
             ):  # the next claim tells again; these leases must not wait for it
-                await self._engine.learn(patience=0)
+                await self._engine.agreement.learn(patience=0)
         return claimed, await self._hand_over.leases(
             claimed, options.consumer, options.visibility_ms, asked_at
         )

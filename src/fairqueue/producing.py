@@ -51,7 +51,7 @@ class _Parcel:
 
     async def send(self, engine: Engine) -> list[Enqueued]:
         stream = engine.enqueue_streams.take()
-        answers = await engine.as_declared(lambda: engine.run(self._call(engine, stream)))
+        answers = await engine.agreement.as_declared(lambda: engine.run(self._call(engine, stream)))
         engine.enqueue_streams.answered(
             stream
         )  # else it is left: its call may still be repeated behind our back

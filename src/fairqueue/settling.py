@@ -113,7 +113,7 @@ class Settler:
 
     async def _learn(self) -> None:
         try:
-            await self._engine.learn()
+            await self._engine.agreement.learn()
         except QueueUnavailableError:
             raise
         except FairQueueError:

@@ -60,7 +60,7 @@ class LimitsControl:
             revision, name = await self._declared(group), _named(group, id_)
             return await self._engine.run_replayable(self._engine.calls.set_limit, name, value, revision)
 
-        while await self._engine.as_declared(once):
+        while await self._engine.agreement.as_declared(once):
             pass  # more waiters fit than one script may wake
 
     async def get(self, group: str, id: str) -> LimitState:
@@ -74,7 +74,7 @@ class LimitsControl:
             >>> state.held, state.limit
             (0, 10)
         """
-        return await self._engine.as_declared(lambda: self._look(group, id))
+        return await self._engine.agreement.as_declared(lambda: self._look(group, id))
 
     async def list(self, group: str) -> AsyncIterator[LimitState]:
         """Every group of that limit with a limit of its own, a held slot or a waiter.
@@ -87,13 +87,17 @@ class LimitsControl:
             [('umbrella', 2)]
         """
         await self._engine.connect()
-        await self._engine.learn()  # with no group to look at, no call would tell that the limit is gone
+        await (
+            self._engine.agreement.learn()
+        )  # with no group to look at, no call would tell that the limit is gone
         await self._declared(group)
         seen: set[str] = set()
         async for name in self._known(group):
             if name not in seen:
                 seen.add(name)
-                yield await self._engine.as_declared(partial(self._look, group, name.partition(US)[2]))
+                yield await self._engine.agreement.as_declared(
+                    partial(self._look, group, name.partition(US)[2])
+                )
 
     async def _known(self, group: str) -> AsyncIterator[str]:
         match = escaped(group) + US + "*"
@@ -109,7 +113,7 @@ class LimitsControl:
         """The revision of the settings that declare it: a call that carries it is refused when they have changed."""
         await self._engine.connect()
         if group not in self._names():
-            await self._engine.learn()  # it may have been declared since
+            await self._engine.agreement.learn()  # it may have been declared since
         if group not in self._names():
             known = ", ".join(self._names()) or "none"
             raise ConfigurationError(f"expected group to be a declared limit ({known}), got {group!r:.80}")

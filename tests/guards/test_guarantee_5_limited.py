@@ -181,8 +181,8 @@ async def test_a_declaration_that_comes_late_takes_no_limits_away(make_queue: Ma
     "who connects again does not bring back limits that were replaced meanwhile",
     without(
         "declaring once",
-        "fairqueue._engine.engine:Engine._configure",
-        "if self.settings.stored:",
+        "fairqueue._engine.agreement:Agreement.reach",
+        "if self.known.stored:",
         "if False:",
     ),
 )

@@ -9,29 +9,26 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from fairqueue import embedded
 from fairqueue.codec import JsonCodec
 from fairqueue.config import Codec, Options
-from fairqueue.errors import ConfigurationError, FairQueueError, QueueFullError, SettingsChangedError
+from fairqueue.errors import ConfigurationError, FairQueueError
 from fairqueue.limits import Limit
 from fairqueue.retry import RetryPolicy
 
+from .agreement import Agreement
 from .bell import Bell
-from .calls import DECLARABLE, Call, Calls, Settings
+from .calls import Call, Calls
 from .connection import Connection, import_driver
-from .keys import SCHEMA, key
-from .redeclared import follow_up
-from .replies import text
-from .settings import Known, declared, defaults, known, other_schema, overruled
+from .settings import Known
 from .streams import StreamPool
 
 T = TypeVar("T")
 _log = logging.getLogger("fairqueue")
 FIRST_PATIENCE = 5.0  # seconds to reach the server at first: a wrong address shows here
-_LEARNINGS = 8  # in a row for one call: who declares that often is at odds with somebody else
 _OLDEST = {"redis": (7, 0), "valkey": (7, 2)}
 
 
@@ -48,8 +45,8 @@ class Engine:
         self.calls = Calls(options.name, options.clock)
         self.codec: Codec = options.codec or JsonCodec()
         self.connection = Connection(self._locate, self.calls.root, self._restore)
+        self.agreement = Agreement(options, self.calls, self.connection)
         self.url = ""
-        self.settings = Known(limits=options.limits or (), retry=options.retry or RetryPolicy())
         self._server: embedded.EmbeddedServer | None = None
         self._ensured_at = (
             0.0  # when the embedded server was last seen to run; asked again after trouble since
@@ -69,6 +66,12 @@ class Engine:
         self.claim_streams = StreamPool(self.session + "c")
         self.settle_streams = StreamPool(self.session + "s")
         self.enqueue_streams = StreamPool(self.session + "e")
+        self.agreement.speak_as(self.session, self.consumer_default)
+
+    @property
+    def settings(self) -> Known:
+        """The settings in force, as far as this client knows."""
+        return self.agreement.known
 
     @property
     def limits(self) -> tuple[Limit, ...]:
@@ -98,7 +101,7 @@ class Engine:
             if not self._connected:
                 await asyncio.to_thread(import_driver)
                 await self._check_server()
-                await self._configure()
+                await self.agreement.reach()
                 self._connected = True
 
     def _check_owner(self) -> None:
@@ -119,6 +122,9 @@ class Engine:
         self._bells, self._loop, self._connecting, self._connected = {}, None, None, False
         self._ensured_at = -1.0  # a claim on the embedded server does not come with a fork either
         self._renew()
+
+    async def _restore(self) -> None:
+        await self.agreement.restore()
 
     async def _locate(self) -> str:
         url = self.options.url
@@ -154,102 +160,6 @@ class Engine:
                 "set maxmemory-policy noeviction",
                 policy,
             )
-
-    # --- settings --------------------------------------------------------------------------------------------
-
-    async def _configure(self) -> None:
-        """Declares, once: who connects again, after a close or a fork, may have been overruled meanwhile, and learns."""
-        if self.settings.stored:
-            await self.learn()
-        else:
-            await self._declare()
-        await follow_up(self.connection, self.calls, self.settings.stored)
-
-    async def _declare(self) -> None:
-        said, groups = declared(self.options)
-        try:
-            settings = await self._configured(said, groups)
-        except QueueFullError:
-            settings = await self._stored_already(said)
-        if settings.changed:
-            _log.warning(
-                "namespace %r: this client's declaration replaced the stored %s",
-                self.options.name,
-                ", ".join(settings.changed),
-            )
-        self.settings = known(self.options, settings.stored)
-
-    async def _stored_already(self, said: dict[str, str]) -> Settings:
-        """A full server takes no settings; who needs none stored can work, or the backlog would never drain."""
-        stored = await self._stored()
-        if not stored or any(stored.get(name) != value for name, value in said.items()):
-            raise QueueFullError("the server is out of memory: it cannot store this client's settings")
-        return Settings(stored, ())
-
-    async def _restore(self) -> None:
-        """The server has lost the settings: it gets those this client knew, also what others had declared.
-
-        Else a client without declarations, if it were the first to speak, would lift the limits of all.
-        """
-        lost = {name: value for name, value in self.settings.stored.items() if name in DECLARABLE}
-        settings = await self._configured(lost, defaults(self.limits), restoring=True)
-        self.settings = known(self.options, settings.stored)
-
-    async def _configured(
-        self, said: dict[str, str], groups: Sequence[tuple[str, int | None]], *, restoring: bool = False
-    ) -> Settings:
-        """One numbered call: a sending that the network brings late must not undo what was declared since.
-
-        By its text, because the server may have no script yet, and without the repair that asks for settings.
-        """
-        stream = self.settle_streams.take()
-        call = self.calls.configure(stream, self.consumer_default, said, groups, restoring)
-        settings = await self.connection.evaluate(call)
-        self.settle_streams.answered(stream)
-        return settings
-
-    async def learn(self, patience: float | None = None) -> None:
-        """The settings as the server has them now; what this client declared itself gives way.
-
-        Raises:
-            ConfigurationError: they cannot be read. QueueUnavailableError: the server stayed away.
-            SchemaMismatchError: another version has taken over.
-        """
-        stored = await self._stored(patience)
-        if "schema" not in stored:
-            await self._restore()
-        elif stored["schema"] != SCHEMA:
-            raise other_schema(f"stored schema {stored['schema']}, this client speaks {SCHEMA}")
-        else:
-            self._follow(stored)
-
-    async def _stored(self, patience: float | None = None) -> dict[str, str]:
-        fields = await self.connection.command("HGETALL", key(self.calls.root, "settings"), patience=patience)
-        return {text(name): text(value) for name, value in fields.items()}
-
-    def _follow(self, stored: Mapping[str, str]) -> None:
-        before, self.settings = self.settings, known(self.options, stored)
-        others = overruled(self.options, stored)
-        if others and before.revision != self.settings.revision:
-            _log.warning(
-                "namespace %r: %s declared another %s than this client, which follows",
-                self.options.name,
-                stored.get("changed_by", "somebody"),
-                ", ".join(others),
-            )
-
-    async def as_declared(self, once: Callable[[], Awaitable[T]]) -> T:
-        """Runs what speaks of settings; again, with those of now, while the server says that they have changed.
-
-        Raises:
-            SettingsChangedError: they changed each time; nothing was done.
-        """
-        for _ in range(_LEARNINGS):
-            try:
-                return await once()
-            except SettingsChangedError:
-                await self.learn()
-        return await once()
 
     # --- ending ----------------------------------------------------------------------------------------------
 
