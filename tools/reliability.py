@@ -168,7 +168,8 @@ def _chaos() -> Iterator[str]:
     run = max(last("chaos", "faults"), key=lambda one: one["faults"], default=None)
     if run is not None:
         yield (
-            f"And `make chaos` killed, froze or ended processes {run['faults']:,} times under load (seed {run['seed']}): of "
+            f"And `make chaos` killed processes {run['kills']:,} times under load, and froze or ended others "
+            f"{run['faults'] - run['kills']:,} times (seed {run['seed']}): of "
             f"{run['messages']:,} messages in {run['deliveries']:,}\ndeliveries, {run['repeated']:,} of them again after a lease "
             f"had expired, {run['lost']} were lost, {run['wedged']} stuck, and {run['doubled']} run twice without an expired "
             f"lease;\na limit was exceeded {run['exceeded']} times, by the handlers' own log (tests/chaos)."

@@ -24,7 +24,9 @@ def main(arguments: list[str]) -> int:
         prog="python -m tests.chaos", description="Kills, freezes and ends processes under load."
     )
     parser.add_argument("--seed", type=int, default=1, help="the same seed is the same plan (%(default)s)")
-    parser.add_argument("--kills", type=int, default=1000, help="how many faults (%(default)s)")
+    parser.add_argument(
+        "--kills", type=int, default=1000, help="how many kills; freezes and ends come besides (%(default)s)"
+    )
     order = parser.parse_args(arguments)
     FOLDER.mkdir(parents=True, exist_ok=True)
     journal, log = FOLDER / "journal.jsonl", FOLDER / "processes.log"

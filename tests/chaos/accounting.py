@@ -40,6 +40,8 @@ class Stock:
     dead_lettered: int
     dead: dict[str, tuple[str, int]]
     findings: list[str]
+    reclaimed: int = 0
+    """Expired leases that were taken back, by the server's count."""
 
 
 @dataclass(slots=True)
@@ -142,6 +144,10 @@ def account(entries: Sequence[Entry], stock: Stock, visibility: float = load.VIS
     for several in runs.values():
         for former, later in pairwise(several):
             _judge_repeat(result, former, later, processes, SURE * visibility)
+    if result.after_expiry > stock.reclaimed:
+        result.unbalanced.append(
+            f"{result.after_expiry} deliveries came after an expiry, but only {stock.reclaimed} leases were taken back"
+        )
     _judge_limits(result, [run for several in runs.values() for run in several], processes, SURE * visibility)
     return result
 

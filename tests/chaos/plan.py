@@ -38,10 +38,13 @@ class Action:
     twin: bool
 
 
-def plan(seed: int, faults: int) -> list[Action]:
-    """So many actions; the first of a longer plan are those of a shorter one."""
-    rng = random.Random(seed)
-    return [_action(rng) for _ in range(faults)]
+def plan(seed: int, kills: int) -> list[Action]:
+    """So many kills, and the freezes and ends between them; a longer plan begins with a shorter one."""
+    rng, actions, left = random.Random(seed), [], kills
+    while left:
+        actions.append(_action(rng))
+        left -= actions[-1].kind == KILL
+    return actions
 
 
 def _action(rng: random.Random) -> Action:

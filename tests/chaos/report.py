@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tests.chaos import load
 from tests.chaos.accounting import Account
-from tests.chaos.plan import MAINTAINER, OWNER, WATCHER, WORKER
+from tests.chaos.plan import KILL, MAINTAINER, OWNER, WATCHER, WORKER
 from tests.chaos.run import Done
 from tests.faults.record import note
 
@@ -88,10 +88,14 @@ def _outcome(done: Done, account: Account, seed: int, seconds: float) -> Iterato
         yield f"{name:36}{value}"
 
 
+def _of_kind(done: Done, kind: str) -> int:
+    return sum(number for (_, of), number in done.faults.items() if of == kind)
+
+
 def record(done: Done, account: Account, seed: int) -> None:
     """For docs/reliability.md."""
     note(
-        "chaos", faults=done.faults.total(), seed=seed, messages=account.messages, deliveries=account.deliveries,
+        "chaos", faults=done.faults.total(), kills=_of_kind(done, KILL), seed=seed, messages=account.messages, deliveries=account.deliveries,
         repeated=account.after_expiry, lost=len(account.lost), wedged=account.wedged, doubled=len(account.doubled),
         exceeded=len(account.exceeded), problems=len(problems(done, account)),
     )  # fmt: skip

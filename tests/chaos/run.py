@@ -195,6 +195,7 @@ class Chaos:
                 waiting=stats.ready + stats.delayed + stats.in_flight,
                 enqueued=stats.totals.enqueued, completed=stats.totals.completed,
                 dead_lettered=stats.totals.dead_lettered, dead=dead, findings=findings,
+                reclaimed=stats.totals.reclaimed,
             )  # fmt: skip
 
     def _end_server(self) -> None:

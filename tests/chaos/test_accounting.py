@@ -48,7 +48,7 @@ class Story:
         messages = len(self.accepted)
         return account(
             sorted(self.told, key=lambda entry: entry.at),
-            stock or replace(NOTHING, enqueued=messages, completed=messages),
+            stock or replace(NOTHING, enqueued=messages, completed=messages, reclaimed=1),
             VISIBILITY,
         )
 
@@ -280,3 +280,11 @@ def test_lines_of_several_processes_are_read_in_the_order_of_time(tmp_path: Path
     ]
     assert read[0].about == {"token": "1", "crashes": 0}
     assert sorted(entry.at for entry in read) == [entry.at for entry in read]
+
+
+def test_more_repeats_than_leases_that_were_taken_back_are_told(story: Story) -> None:
+    story.start(1, 1).add(1.2, 1, lines.KILLED).start(3.5, 2, token="2").end(4, 2, token="2")
+    stock = replace(NOTHING, enqueued=1, completed=1, reclaimed=0)
+    assert story.judged(stock).unbalanced == [
+        "1 deliveries came after an expiry, but only 0 leases were taken back"
+    ]
