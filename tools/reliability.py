@@ -142,8 +142,8 @@ def _exchanges() -> Iterator[str]:
     """Faults between client and server, calls that were cancelled, and troubles of the server itself."""
     calls, cancelled, server = (
         last("exchanges", "operation", "flavour"),
-        last("cancelled", "seed"),
-        last("server", "what", "number"),
+        last("cancelled", "what"),
+        last("server", "what"),
     )
     if calls:
         yield (

@@ -19,8 +19,8 @@ import pytest
 from fairqueue import FairQueue, Lease, LeaseLostError, Limit, MessageNotFoundError, NewMessage, RetryPolicy
 from fairqueue.testing import drain
 from tests.conftest import MakeQueue
+from tests.faults.conftest import Injected
 from tests.faults.exchanges import public_operations
-from tests.faults.record import note
 from tests.support.proxy import Proxy
 from tests.support.waiting import eventually
 
@@ -309,23 +309,22 @@ async def read(queue: FairQueue[Any], number: int) -> None:
 
 
 @pytest.mark.timeout(300)
-async def test_calls_cancelled_at_any_moment(make_queue: MakeQueue, proxy: Proxy) -> None:
+async def test_calls_cancelled_at_any_moment(make_queue: MakeQueue, proxy: Proxy, injected: Injected) -> None:
     seed = int(os.environ.get("FAIRQUEUE_SEED", "1"))
     queue = await make_queue(
         url=proxy.url, limits=[Limit("tenant", default=4)], retry=RetryPolicy.fixed(0, max_attempts=1000)
     )
     await queue.enqueue_many([NewMessage(n, tenant="known", id=f"k{n}", pool="never") for n in range(KNOWN)])
-    book, most, cut_short = Book(queue, random.Random(seed)), 0, 0
+    book, most = Book(queue, random.Random(seed)), 0
     for _ in range(ROUNDS):
         call = CALLS[book.rng.choice([*CALLS, *OFTEN])]
         disturbing = cancelled(call(book), book.rng.uniform(0, LONGEST))
         was_cancelled, _ = await asyncio.gather(disturbing, read(queue, book.rng.randrange(KNOWN)))
-        cut_short += was_cancelled
+        injected.faults += was_cancelled
         most = max(most, proxy.connections)
-    assert cut_short > ROUNDS / 10, "hardly a call was under way when it was cancelled"
+    assert injected.faults > ROUNDS / 10, "hardly a call was under way when it was cancelled"
     assert most <= MOST_CONNECTIONS
     await accounted_for(book)
-    note("cancelled", rounds=ROUNDS, seed=seed, faults=cut_short, problems=0)
 
 
 async def accounted_for(book: Book) -> None:

@@ -29,7 +29,7 @@ from fairqueue import (
 from fairqueue.testing import ManualClock, assert_whole, drain, faults
 from tests.conftest import MakeQueue
 from tests.engine.tools import one, put
-from tests.faults.record import note
+from tests.faults.conftest import Injected
 from tests.support.fixtures import MakeServer
 from tests.support.processes import Server
 from tests.support.proxy import Proxy
@@ -64,7 +64,7 @@ async def emptied(queue: FairQueue[Any]) -> bool:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
 async def test_a_server_killed_again_and_again_loses_nothing_acknowledged(
-    make_queue: MakeQueue, make_server: MakeServer, fsync: str
+    make_queue: MakeQueue, make_server: MakeServer, injected: Injected, fsync: str
 ) -> None:
     """With ``everysec`` too: the file is written before the answer, only a power cut takes what the disk has not got."""
     own = make_server(appendfsync=fsync)
@@ -84,14 +84,14 @@ async def test_a_server_killed_again_and_again_loses_nothing_acknowledged(
 
     async with working(queue, handle):
         producing = asyncio.gather(*(produce(tenant) for tenant in TENANTS))
-        for number in range(6):
+        for _ in range(6):
             seen = len(accepted)
             await eventually(
                 lambda seen=seen: producing.done() or len(accepted) > seen + 20, "some to be sent"
             )  # type: ignore[misc]
             await asyncio.to_thread(own.kill)
             await asyncio.to_thread(own.start)
-            note("server", what=f"killed, {fsync}", number=number, faults=1, problems=0)
+            injected.faults += 1
         await producing
         await eventually(lambda: emptied(queue), "all to be completed", deadline=60)
     assert ran == Counter(dict.fromkeys(accepted, 1))
@@ -130,7 +130,9 @@ def offsets(size: int, many: int) -> Iterator[int]:
 
 
 @pytest.mark.timeout(300)
-async def test_a_file_that_ends_anywhere_has_no_half_transition(make_server: MakeServer) -> None:
+async def test_a_file_that_ends_anywhere_has_no_half_transition(
+    make_server: MakeServer, injected: Injected
+) -> None:
     """A power cut takes the end of the file, wherever the disk had come to."""
     own = make_server(appendfsync="no")
     await recorded_run(own, "cut")
@@ -149,7 +151,7 @@ async def test_a_file_that_ends_anywhere_has_no_half_transition(make_server: Mak
         else:
             before, loaded = found, loaded + 1
         own.kill()
-    note("server", what="file cut", number=0, faults=loaded + len(problems), problems=len(problems))
+    injected.faults = loaded + len(problems)
     assert not problems, "\n".join(problems)
     assert before == 48, "the whole file has all messages"
 
@@ -193,7 +195,7 @@ def steady() -> Iterator[Callable[[Server], Proxy]]:
 
 
 async def test_a_replica_that_is_promoted_goes_on_where_its_primary_was(
-    make_server: MakeServer, steady: Callable[[Server], Proxy], make_queue: MakeQueue
+    make_server: MakeServer, steady: Callable[[Server], Proxy], make_queue: MakeQueue, injected: Injected
 ) -> None:
     """Clients reach it before it is told to lead: it refuses writes, they wait, and no running handler is doubled."""
     primary, replica = make_server(), make_server()
@@ -216,6 +218,7 @@ async def test_a_replica_that_is_promoted_goes_on_where_its_primary_was(
         await eventually(lambda: len(attempts) == 21, "the short ones to run")
         await eventually(lambda: primary.command("WAIT", 1, 100) == 1, "the replica to have it all")
         primary.kill()
+        injected.faults += 1
         address._upstream = urlsplit(replica.url)
         address.cut()
         sending = asyncio.ensure_future(put(queue, "b", *(f"after{n}" for n in range(20))))
@@ -245,7 +248,7 @@ def refused_writes(server: Server) -> int:
 
 
 async def test_a_server_that_fills_up_under_load_is_drained_and_takes_more(
-    make_queue: MakeQueue, make_server: MakeServer
+    make_queue: MakeQueue, make_server: MakeServer, injected: Injected
 ) -> None:
     own = make_server(appendonly="no", maxmemory_policy="noeviction")
     queue = await make_queue(url=own.url, clock=None, limits=LIMITS)
@@ -267,6 +270,7 @@ async def test_a_server_that_fills_up_under_load_is_drained_and_takes_more(
     async with working(queue, handle):
         with pytest.raises(QueueFullError):
             await fill()
+        injected.faults += 1
         with pytest.raises(QueueFullError):
             await queue.enqueue_many([NewMessage("x" * 2000, tenant="new") for _ in range(50)])
         assert (await queue.stats("new")).ready == 0
@@ -285,14 +289,14 @@ UNDER_LOAD = 240
 
 
 async def damage(queue: FairQueue[Any], kind: str, rng: random.Random) -> str | None:
-    """Breaks something of a message that is there now; its id if the message itself was hit."""
+    """Breaks something of a message that is there now: its id if the message itself was hit, "" if not; None: nothing."""
     tenant = rng.choice(TENANTS)
     if kind == "slots":
         await faults.wrong_type(queue, "slots", "tenant", tenant)
-        return None
+        return ""
     if kind == "lane":
         await faults.wrong_type(queue, "lane", tenant, "default")
-        return None
+        return ""
     state = "in_flight" if kind in ("deadline", "lease", "slot") else None
     items, _ = await queue.messages(tenant, state=state, limit=50)
     if not items:
@@ -308,7 +312,7 @@ async def damage(queue: FairQueue[Any], kind: str, rng: random.Random) -> str | 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", DAMAGES)
 async def test_a_key_damaged_under_load_costs_at_most_its_own_message(
-    make_queue: MakeQueue, kind: str
+    make_queue: MakeQueue, injected: Injected, kind: str
 ) -> None:
     """Workers go on; one reconcile and one audit later all is whole, and what was not hit ran once."""
     rng = random.Random(DAMAGES.index(kind))
@@ -324,13 +328,14 @@ async def test_a_key_damaged_under_load_costs_at_most_its_own_message(
         for n in range(UNDER_LOAD):
             await queue.enqueue(n, tenant=TENANTS[n % 3], id=f"m{n}", metadata={"org": "o"})
             if n % 20 == 10:
-                hit.add(await damage(queue, kind, rng) or "")
+                broken = await damage(queue, kind, rng)
+                injected.faults += broken is not None
+                hit.add(broken or "")
             if n % 20 == 15:
                 await queue.reconcile()
         await queue.reconcile()
         await queue.audit(fix=True)
         await eventually(lambda: emptied(queue), "all to be completed", deadline=60)
-    note("server", what=f"{kind} damaged", number=0, faults=UNDER_LOAD // 20, problems=0)
     others = {f"m{n}" for n in range(UNDER_LOAD)} - hit
     dead = {item.message.id for tenant in TENANTS for item in (await queue.dead_letters.list(tenant))[0]}
     assert dead <= (hit if kind == "body" else set())
