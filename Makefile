@@ -67,7 +67,15 @@ clean: ## removes what was built and cached; the virtual environment and your da
 distclean: clean ## clean, and the virtual environments too
 	@rm -rf $(VENV) .venv-3.*
 
-# A stamp says what was installed. It is older than pyproject.toml, or than the interpreter: it is done again.
+# A stamp says what was installed. It is older than pyproject.toml, or than the interpreter: it is done again. So it is
+# where `pip install .` has put a copy in the place of the source: every target would run the copy from then on.
+ifneq ($(wildcard $(VENV)/lib/python3*/site-packages/fairqueue/__init__.py),)
+$(VENV)/.stamp-run $(VENV)/.stamp-dev: copied
+.PHONY: copied
+copied:
+	@echo "fairqueue: a copy is installed in $(VENV) in the place of this source: putting the source back"
+endif
+
 $(VENV)/.stamp-run: pyproject.toml tools/setup.sh $(PY)
 	@$(PY) tools/budget.py "set-up" SETUP_BUDGET $(SETUP_BUDGET) tools/setup.sh $(VENV) .
 	@touch $@
