@@ -69,7 +69,9 @@ def passes(version: str, python: str) -> bool:
         [own, "-P", "tools/smoke.py"],
         [own, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/unit"],
     ]
-    built = os.environ | {"FAIRQUEUE_TEST_BUILT": "1"}  # else the suite refuses what is not the source beside it
+    built = os.environ | {
+        "FAIRQUEUE_TEST_BUILT": "1"
+    }  # else the suite refuses what is not the source beside it
     return all(subprocess.run(step, cwd=ROOT, env=built, check=False).returncode == 0 for step in steps)
 
 

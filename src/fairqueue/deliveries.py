@@ -142,11 +142,12 @@ class Deliveries(Generic[P]):
         self._called_off.discard(task)
         if task.cancelled() and not ours:
             # a cancel scope that leaks, say: released uncounted it would come back at once, for ever
-            self.finished.append((lease, failure("the handler's task was cancelled from inside")))
+            error = RuntimeError("the handler's task was cancelled from inside")
+            self.finished.append((lease, self._runner.failed(lease, error)))
         elif task.cancelled() and not lease.lost.is_set():
             self.finished.append((lease, Settlement("release")))
-        elif not task.cancelled() and (error := task.exception()) is not None:
-            self.finished.append((lease, failure(error)))
+        elif not task.cancelled() and (raised := task.exception()) is not None:
+            self.finished.append((lease, failure(raised)))
         self._changed()
 
     def _call_off(self, task: asyncio.Task[None]) -> None:

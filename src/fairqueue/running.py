@@ -184,7 +184,7 @@ class Runner:
         except _NotSure:
             raise
         except Retry as signal:
-            return failure(signal.reason or "the handler asked for a retry", signal.delay_ms)
+            return self._asked_again(lease, signal)
         except Release as signal:
             return Settlement("release", signal.delay_ms)
         except DeadLetterNow as signal:
@@ -193,11 +193,11 @@ class Runner:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return self._failed(lease, RuntimeError("the handler cancelled itself"))
+            return self.failed(lease, RuntimeError("the handler cancelled itself"))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything: that is a failed attempt
-            return self._failed(lease, error)  # SystemExit too, or it would take the other messages along
+            return self.failed(lease, error)  # SystemExit too, or it would take the other messages along
         return Settlement("complete")
 
     async def _call(self, lease: Lease[Any]) -> None:
@@ -222,7 +222,21 @@ class Runner:
         finally:
             given_up.set()  # timed out or cancelled: the message is settled, or its lease expires, without it
 
-    def _failed(self, lease: Lease[Any], error: BaseException) -> Settlement:
+    def _asked_again(self, lease: Lease[Any], signal: Retry) -> Settlement:
+        """A failed attempt that the handler has chosen: told on one line, for there is nothing to trace."""
+        message, reason = lease.message, signal.reason or "the handler asked for a retry"
+        _log.info(
+            "handler asked for a retry of message %r of tenant %r (attempt %d): %s",
+            message.id,
+            message.tenant,
+            message.attempt,
+            " ".join(reason.split()),
+            extra=named(message),
+        )
+        return failure(reason, signal.delay_ms)
+
+    def failed(self, lease: Lease[Any], error: BaseException) -> Settlement:
+        """A failed attempt that nobody has chosen: told with its traceback."""
         message = lease.message
         if isinstance(error, TimeoutError) and self._timeout is not None and not error.args:
             error = TimeoutError(f"the handler took longer than {self._timeout:g} s")

@@ -60,7 +60,9 @@ def test_make_puts_the_source_back_whatever_its_stamps_say(tmp_path: Path) -> No
 
 def planned(venv: Path, stamp: str) -> str:
     """What make would do for the stamp; as if it were called by hand, also from a run of make."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))
+    }
     done = subprocess.run(
         ["make", "-n", f"VENV={venv}", f"{venv}/{stamp}"],
         cwd=ROOT,

@@ -214,6 +214,26 @@ async def test_retry_counts_and_waits_as_it_says(
     assert attempts == [1, 2]
 
 
+async def test_a_retry_is_one_line_in_the_log_with_its_reason(
+    make_queue: MakeQueue, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = await make_queue(retry=RetryPolicy(max_attempts=1))
+
+    def work(message: Message[Any]) -> None:
+        raise Retry(reason="busy\nuntil noon")
+
+    await queue.enqueue(1, tenant="a", id="m")
+    with caplog.at_level(logging.INFO, "fairqueue"):
+        async with running(queue, made(kind, work)):
+            await all_done(queue)
+    (record,) = [record for record in caplog.records if "retry" in record.getMessage()]
+    assert record.getMessage() == (
+        "handler asked for a retry of message 'm' of tenant 'a' (attempt 1): busy until noon"
+    )
+    assert (record.levelno, record.exc_info) == (logging.INFO, None)
+    assert (record.tenant, record.message_id, record.attempt) == ("a", "m", 1)
+
+
 async def test_retry_out_of_tries_is_dead(make_queue: MakeQueue, kind: str) -> None:
     queue = await make_queue(retry=RetryPolicy(max_attempts=1))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from fairqueue import Limit, Message, RetryPolicy
 from tests.conftest import MakeQueue
 from tests.support.waiting import eventually
@@ -32,7 +34,10 @@ async def test_an_exception_without_a_text_is_a_failed_attempt(make_queue: MakeQ
     assert letter.error.startswith("UnspeakableError")
 
 
-async def test_a_handler_whose_task_is_cancelled_from_inside_has_failed(make_queue: MakeQueue) -> None:
+async def test_a_handler_whose_task_is_cancelled_from_inside_has_failed(
+    make_queue: MakeQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And says so at each attempt."""
     queue = await make_queue(clock=None, retry=RetryPolicy.fixed(0, max_attempts=3))
     runs: list[int] = []
 
@@ -51,3 +56,9 @@ async def test_a_handler_whose_task_is_cancelled_from_inside_has_failed(make_que
     async with running(queue, handle):
         await eventually(is_dead, "the message to be out of tries")
     assert runs == [1, 2, 3]
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told == [
+        f"handler failed for message 'm' of tenant 't' (attempt {attempt}): "
+        "RuntimeError: the handler's task was cancelled from inside"
+        for attempt in runs
+    ]
