@@ -57,7 +57,8 @@ class Enqueued:
     """What became of one enqueued message.
 
     ``created`` is False when the tenant had a message of this id already, a dead one included: that one keeps its
-    payload and everything else. ``state`` is where the message is now.
+    payload and everything else. ``state`` is where the message is now: delayed also without a delay, for 10 s, where the
+    key of its lane on the server is broken (it is accepted all the same, and tried again until the key is mended).
     """
 
     id: str

@@ -87,21 +87,21 @@ class QueueState:
 class LimitState:
     """One limit group: ``limit`` is what is in force (None: unlimited), ``held`` slots are taken by ``holders``.
 
-    ``waiting`` messages are ready but parked at this group. ``held`` is -1 where the group's key is broken: the
-    doctor names it and reconcile rebuilds it.
+    ``waiting`` messages are ready but parked at this group. ``held`` is None where the group's key is broken, so that
+    nothing can be counted: the doctor names it and reconcile rebuilds it.
     """
 
     group: str
     id: str
     limit: int | None
-    held: int
+    held: int | None
     waiting: int
     holders: list[tuple[str, str]]
 
     @property
     def free(self) -> int | None:
-        """Slots that are free: never negative, None when unlimited."""
-        return None if self.limit is None else max(0, self.limit - self.held)
+        """Slots that are free: never negative, None when unlimited or when ``held`` is None."""
+        return None if self.limit is None or self.held is None else max(0, self.limit - self.held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

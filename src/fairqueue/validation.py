@@ -67,13 +67,13 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
 
 
-def counted(number: int, noun: str) -> str:
-    """A number and its noun, for people.
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """A number and its noun, for people; ``plural`` where that is not the noun and an s.
 
-    >>> counted(1, "message"), counted(2_000, "message")
-    ('1 message', '2,000 messages')
+    >>> counted(1, "message"), counted(2_000, "message"), counted(2, "entry", "entries")
+    ('1 message', '2,000 messages', '2 entries')
     """
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def expected(

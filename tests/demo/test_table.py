@@ -128,7 +128,10 @@ def test_why_more_leases_came_back_than_handlers_began_again_is_said() -> None:
     records = [ran(job(1, "a"), 0.5, 3, ends=[None, 4]), ran(job(2, "a"), 3)]
     facts = QueueFacts(reclaimed=2, healed=0, freed_late=0, held=0, findings=())
     (line,) = describe_taken_back([replay(records, kill=kill, facts=facts)])
-    assert line.startswith("fair: of 2 leases taken back 1 were of handlers that had begun; the other 1 ")
+    assert line == (
+        "fair: 2 leases taken back, of 1 handler that had begun and of 1 message that the killed worker had claimed "
+        "and not begun."
+    )
     assert (
         list(describe_taken_back([replay(records[:1], kill=kill, facts=replace(facts, reclaimed=1))])) == []
     )

@@ -180,7 +180,8 @@ async def test_the_doctor_names_the_broken_key_and_reconcile_closes_refills_and_
     lease = await one(queue)
     await put(queue, "a", "m2", "m3")
     await faults.wrong_type(queue, "slots", "tenant", "a")
-    assert (await queue.limits.get("tenant", "a")).held == -1
+    state = await queue.limits.get("tenant", "a")
+    assert (state.limit, state.held, state.free, state.holders) == (2, None, None, [])
     assert ("SLOTS", "tenant/a") in found(await queue.audit())
     report = await queue.reconcile()
     assert report.rebuilt == [("tenant", "a")]

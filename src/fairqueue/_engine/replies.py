@@ -56,11 +56,11 @@ class Header:
 
 
 class GroupCounts(NamedTuple):
-    """A limit group: its own limit and the declared default (None: none is stored), held slots (-1: unreadable)."""
+    """A limit group: its own limit and the declared default (None: none is stored), held slots (None: unreadable)."""
 
     own: bytes | None
     default: bytes | None
-    held: int
+    held: int | None
     waiting: int
     holders: list[bytes]
 

@@ -21,6 +21,7 @@ from fairqueue.codec import JsonCodec
 from fairqueue.errors import FairQueueError
 from fairqueue.fairness import percentile
 from fairqueue.inside import engine_of
+from fairqueue.validation import counted
 
 PAYLOAD_BYTES = 230
 _FILLER = "x" * (PAYLOAD_BYTES - len('{"n":0000000,"text":""}'))
@@ -97,7 +98,7 @@ async def _refuse_a_namespace_in_use(options: BenchOptions) -> None:
     if present or workers:
         raise FairQueueError(
             f"expected namespace {options.name!r} to be unused, "
-            f"got {present:,} messages and {len(workers)} workers: choose another name"
+            f"got {counted(present, 'message')} and {counted(len(workers), 'worker')}: choose another name"
         )
 
 

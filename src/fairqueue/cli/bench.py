@@ -10,6 +10,7 @@ import click
 from fairqueue.bench import BenchOptions, run_bench
 from fairqueue.cli.options import SCHEMES, Common, common
 from fairqueue.cli.output import print_json, print_rows
+from fairqueue.validation import counted
 
 _DEFAULTS = BenchOptions()
 
@@ -50,7 +51,9 @@ def bench(common: Common, tenants: int, messages: int, limit: int, concurrency: 
     if common.json:
         print_json(result.as_json())
         return
-    title = f"{messages:,} messages of {tenants:,} tenants, limit {limit}, on {result.server}"
+    title = (
+        f"{counted(messages, 'message')} of {counted(tenants, 'tenant')}, limit {limit}, on {result.server}"
+    )
     print_rows(("what", "figure"), result.rows(), title=title, numbers=True)
 
 

@@ -16,6 +16,7 @@ from fairqueue.clock import from_ms
 from fairqueue.inside import engine_of
 from fairqueue.inspect import dirty_groups
 from fairqueue.maintenance.auditor import Finding
+from fairqueue.validation import counted
 
 FAILED = 1
 
@@ -138,7 +139,7 @@ def _print(common: Common, found: Diagnosis, fix: bool) -> None:
         what, by, at = found.changed
         print_line(f"settings last changed: {what}, by {by}, at {at:%Y-%m-%d %H:%M:%S} UTC")
     where = f"{common.namespace} at {common.shown_url}"
-    print_line(f"checked {found.checked} entries of {where}: {_verdict(found, fix)}")
+    print_line(f"checked {counted(found.checked, 'entry', 'entries')} of {where}: {_verdict(found, fix)}")
 
 
 def _verdict(found: Diagnosis, fix: bool) -> str:

@@ -213,8 +213,8 @@ async def _facts(queue: FairQueue[JobPayload]) -> QueueFacts:
     """What the queue says at the end, after one pass of the reconciler."""
     await queue.reconcile()
     totals = (await queue.stats()).totals
-    held = [state.held for limit in LIMITS async for state in queue.limits.list(limit)]
-    report = await queue.audit()
+    held = [state.held or 0 for limit in LIMITS async for state in queue.limits.list(limit)]
+    report = await queue.audit()  # names what could not be counted
     return QueueFacts(
         reclaimed=totals.reclaimed,
         healed=totals.healed,

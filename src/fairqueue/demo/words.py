@@ -109,8 +109,8 @@ def describe_plan(source: str, plan: Plan, *, workers: int) -> Iterator[str]:
     )
     yield from _left_out(plan)
     yield (
-        f"Each replay: submitted in {plan.span_s:.1f} s to {workers} worker processes with {plan.slots} slots "
-        f"together; at most {plan.tenant_limit} for one user and {plan.group_limit} for one group. Run times are "
+        f"Each replay: submitted in {plan.span_s:.1f} s to {counted(workers, 'worker process', 'worker processes')} "
+        f"with {counted(plan.slots, 'slot')} together; at most {plan.tenant_limit} for one user and {plan.group_limit} for one group. Run times are "
         f"scaled by {plan.run_scale:.2g}, to {plan.longest_run_s:.1f} s at most ({counted(plan.shortened, 'job')} shortened)."
     )
 
@@ -153,8 +153,9 @@ def describe_taken_back(replays: Sequence[Replay]) -> Iterator[str]:
         taken, again = replay.facts.reclaimed, figures(replay).redelivered
         if replay.kill is not None and taken > again:
             yield (
-                f"{column(replay.scheduler)}: of {taken} leases taken back {again} were of handlers that had begun; the "
-                f"other {taken - again} messages were claimed by the killed worker and not begun yet."
+                f"{column(replay.scheduler)}: {counted(taken, 'lease')} taken back, of "
+                f"{counted(again, 'handler')} that had begun and of {counted(taken - again, 'message')} that the killed "
+                "worker had claimed and not begun."
             )
 
 

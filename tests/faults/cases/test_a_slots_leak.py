@@ -157,7 +157,7 @@ async def test_a_second_claim_leaves_the_first_its_own_way_to_free(
 async def test_a_completion_while_the_server_is_down_goes_through_when_it_is_back(
     make_queue: MakeQueue, make_server: MakeServer
 ) -> None:
-    own = make_server(appendfsync="everysec")
+    own = make_server()
     queue = await make_queue(url=own.url, clock=None, limits=[Limit("tenant", default=1)])
     await put(queue, "T", "m1", "m2")
     first = await one(queue)
@@ -176,7 +176,7 @@ async def test_a_completion_while_the_server_is_down_goes_through_when_it_is_bac
 async def test_a_worker_whose_server_restarts_goes_on_by_itself(
     make_queue: MakeQueue, make_server: MakeServer
 ) -> None:
-    own = make_server(appendfsync="everysec")
+    own = make_server()
     queue = await make_queue(
         url=own.url,
         clock=None,

@@ -2,7 +2,7 @@
 -- the first 500 lanes that wait; of the others each lane of a tenant that was looked at counts as one, and each tenant.
 -- ARGV schema now:int group revision
 -- FLAGS no-writes,allow-oom
--- REPLY own limit, declared default, held or -1 when the key is broken, messages waiting, holders
+-- REPLY own limit, declared default, held or nothing when the key is broken, messages waiting, holders
 -- @include begin
 -- @include names
 -- @include revision
@@ -12,7 +12,7 @@ must_know(revision)
 local own = call('HMGET', k.limits, group, limit_of_group(group))
 local held = try('HLEN', k.slots(group))
 local holders = try('HKEYS', k.slots(group))
-if failed(held) or failed(holders) then held, holders = -1, {} end
+if failed(held) or failed(holders) then held, holders = false, {} end
 
 local left = MAX_LANES
 
