@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
@@ -29,6 +30,30 @@ def test_all_arguments_reach_the_message(place: Place) -> None:
     assert (message.payload, message.queue, message.pool) == ({"invoice": 7}, "mail", "slow")
     assert (message.priority, message.cost, message.max_attempts) == (5, 2.5, 3)
     assert message.metadata == {"org": "o1"}
+
+
+def test_an_instant_reaches_the_message(place: Place) -> None:
+    words = ["enqueue", "7", "--tenant", "acme", "--id", "x", "--at", "2100-01-31T12:00:00+01:00"]
+    assert place.run(*words).lines == [["acme", "x", "delayed", "new"]]
+    with place.queue() as queue:
+        found = queue.get("acme", "x")
+    assert found is not None
+    assert found.due_at == datetime(2100, 1, 31, 11, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("option", [["--at", "2100-01-31T12:00:00Z"], ["--delay", "86400"]])
+def test_the_time_of_a_line_goes_before_both_of_the_options(place: Place, option: list[str]) -> None:
+    text = lines(
+        {"payload": 1, "id": "own delay", "delay": 0},
+        {"payload": 1, "id": "own time", "at": "2020-01-01T00:00:00Z"},
+        {"payload": 1, "id": "neither", "delay": None, "at": None},
+    )
+    done = place.run("enqueue", "-", "--tenant", "acme", *option, stdin=text)
+    assert [line[1:3] for line in done.lines] == [
+        ["own delay", "ready"],
+        ["own time", "ready"],
+        ["neither", "delayed"],
+    ]
 
 
 def test_plain_output_says_who_what_and_whether_it_is_new(place: Place) -> None:
@@ -102,6 +127,18 @@ def test_a_bad_line_is_named_and_nothing_is_stored(place: Place, bad: object, sa
     ("words", "said"),
     [
         (["{", "--tenant", "a"], "expected PAYLOAD to be JSON"),
+        (["hello", "--tenant", "a"], """(text goes in quotes of its own, such as: '"hello"')"""),
+        (["it's", "--tenant", "a"], "such as: '\"it'\"'\"'s\"')"),
+        (
+            ["1", "--tenant", "a", "--at", "2100-01-01T00:00:00"],
+            "expected --at to be an ISO 8601 time with its zone",
+        ),
+        (["1", "--tenant", "a", "--at", "tomorrow"], "such as '2030-01-31T12:00:00+00:00', got 'tomorrow'"),
+        (["-", "--tenant", "a", "--at", "tomorrow"], "expected --at to be"),
+        (
+            ["1", "--tenant", "a", "--at", "2100-01-01T00:00Z", "--delay", "1"],
+            "expected --delay or --at, got both",
+        ),
         (["1"], "expected a tenant, got none"),
         (["1", "--tenant", "a", "--metadata", "[]"], "expected --metadata to be a dict"),
         (["1", "--tenant", "a", "--metadata", "x"], "expected --metadata to be JSON"),

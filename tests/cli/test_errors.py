@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+import click
 import pytest
 
 from fairqueue import __version__
@@ -45,7 +46,7 @@ def test_the_console_script_is_the_same_command() -> None:
     ("words", "said"),
     [
         (["nosuch"], "No such command 'nosuch'"),
-        (["stats", "--nosuch"], "No such option '--nosuch'"),
+        (["stats", "--nosuch"], "No such option '--nosuch' (see fairqueue stats --help)"),
         (["stats", "--url", "ftp://host"], "expected --url to have one of the schemes"),
         (["enqueue", "1", "--delay", "soon"], "'soon' is not a valid float"),
         (["worker", "os:getpid"], "expected handler to take one message, got <built-in function getpid>"),
@@ -63,6 +64,10 @@ def test_the_console_script_is_the_same_command() -> None:
             "expected --visibility-timeout to be a positive",
         ),
         (["worker", "nosuch:one", "--concurrency", "0"], "expected --concurrency to be an integer from 1"),
+        (
+            ["worker", "nosuch:one", "--processes", "0"],
+            "expected --processes to be an integer from 1 to 1024, got 0",
+        ),
         (["worker", "nosuch:one", "--pools", ""], "expected --pools to be non-empty text"),
         (["worker", "nosuch:one", "--worker-name", ""], "expected --worker-name to be non-empty text"),
         (["worker", "nosuch:one", "--grace", "-1", "--processes", "2"], "expected --grace to be a duration"),
@@ -79,6 +84,29 @@ def test_the_console_script_is_the_same_command() -> None:
 def test_wrong_use_is_one_line_and_exit_status_2(place: Place, words: list[str], said: str) -> None:
     done = place.call(*words)
     assert (done.status, said in done.error) == (2, True), done
+
+
+@pytest.mark.parametrize(
+    ("words", "typed"),
+    [
+        (["--url", "redis://localhost", "stats"], "fairqueue stats --url URL"),
+        (["--json", "stats"], "fairqueue stats --json"),
+        (["--processes", "2", "worker", "a:b"], "fairqueue worker --processes P"),
+    ],
+)
+def test_an_option_before_the_command_is_told_its_place(place: Place, words: list[str], typed: str) -> None:
+    done = place.call_bare(*words)
+    assert (done.status, done.error) == (
+        2,
+        f"No such option '{words[0]}' before the command (it goes behind it, such as: {typed})",
+    )
+    assert place.call_bare("--nosuch", "stats").error == "No such option '--nosuch' (see fairqueue --help)"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_that_is_shown_is_described(name: str) -> None:
+    options = [option for option in fairqueue.commands[name].params if isinstance(option, click.Option)]
+    assert [option.opts[0] for option in options if not (option.help or option.hidden)] == []
 
 
 def test_no_command_at_all_is_wrong_use(place: Place) -> None:

@@ -34,7 +34,9 @@ def test_the_namespace_as_json(place: Place) -> None:
 
 def test_one_tenant_and_its_queues(place: Place) -> None:
     fill(place)
-    found = place.run("stats", "--tenant", "acme", "--json").json
+    done = place.run("stats", "--tenant", "acme", "--json")
+    found = done.json
+    assert (done.status, done.err) == (0, "")
     assert (found["tenant"], found["ready"], found["in_flight"]) == ("acme", 2, 2)
     assert found["totals"]["claimed"] is None  # not 0: three were claimed
     (queue,) = found["queues"]
@@ -50,7 +52,9 @@ def test_plain_lines_elsewhere_than_on_a_terminal(place: Place) -> None:
 
 def test_an_unknown_tenant_has_nothing(place: Place) -> None:
     fill(place)
-    found = place.call("stats", "--tenant", "nobody", "--json").json
+    done = place.call("stats", "--tenant", "nobody", "--json")
+    assert (done.status, done.err) == (0, f"fairqueue: tenant 'nobody' has no messages in {place.name}\n")
+    found = done.json
     assert (found["ready"], found["queues"], found["oldest_ready_age"]) == (0, [], None)
 
 

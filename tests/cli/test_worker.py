@@ -136,7 +136,7 @@ def test_the_log_as_json_lines(worked: Place) -> None:
         (["nosuch:handle"], "expected module 'nosuch' to be importable from"),
         (["shop:quick", "--concurrency", "0"], "expected --concurrency to be an integer from 1"),
         (["shop:quick", "--pools", ""], "expected --pools to be non-empty text"),
-        (["shop:quick", "--processes", "0"], "0 is not in the range 1<=x<=1024"),
+        (["shop:quick", "--processes", "0"], "expected --processes to be an integer from 1 to 1024, got 0"),
         (["shop:quick", "--processes", "2", "--url", "embedded://"], "a server that processes can share"),
     ],
 )

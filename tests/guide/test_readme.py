@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import eventually_sync
 from tests.support.watch import WATCH
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -60,6 +63,40 @@ def test_the_example_by_hand_gets_what_is_due_and_keeps_what_is_not(tmp_path: Pa
     assert claimed.startswith("{'invoice': 7} until ")
     assert "delayed=1" in stats
     assert dead == "0 dead letters"
+
+
+def test_what_is_typed_in_the_shell_works_as_it_stands(tmp_path: Path) -> None:
+    """The handler's file, and each command in its turn; the worker until it has handled the message."""
+    text = README.read_text(encoding="utf-8")
+    (handler,) = re.findall(r"^```py\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    commands = [shlex.split(line, comments=True) for line in re.findall(r"^fairqueue .*", text, re.MULTILINE)]
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "mail.py").write_text(handler, encoding="utf-8")
+    WATCH.use_directory(tmp_path / ".fairqueue")
+    environment = {name: value for name, value in os.environ.items() if name != "FAIRQUEUE_URL"}
+    said = {}
+    for _, name, *words in commands:
+        if name == "bench":  # takes longer than a test may, and has tests of its own
+            continue
+        with (tmp_path / "out").open("w+", encoding="utf-8") as out:
+            running = subprocess.Popen(
+                [sys.executable, "-u", "-m", "fairqueue", name, *words],
+                cwd=tmp_path,
+                env=environment | {"PYTHONUNBUFFERED": "1"},
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+            try:
+                if name == "worker":
+                    eventually_sync(lambda out=out: "acme 7" in Path(out.name).read_text(), "the message")  # type: ignore[misc]
+                    running.send_signal(signal.SIGINT)
+                assert running.wait(60) == 0, Path(out.name).read_text()
+            finally:
+                running.kill()
+        said[name] = (tmp_path / "out").read_text(encoding="utf-8")
+    assert list(said) == ["enqueue", "worker", "stats", "doctor"]
+    assert "total completed\t1\n" in said["stats"]
+    assert "nothing found" in said["doctor"]
 
 
 def test_the_examples_get_along_in_one_directory(tmp_path: Path) -> None:

@@ -155,11 +155,21 @@ class Connection:
                     raise driver.translated(error) from error
                 await self._note_passing(error)
                 if time.monotonic() > give_up:
-                    raise driver.translated(error) from error
+                    raise self._given_up(error) from error
             else:
                 self._note_answer()
                 return answer
             await asyncio.sleep(pause())
+
+    def _given_up(self, error: Exception) -> Exception:
+        from . import driver
+
+        found = driver.translated(error)
+        if self._answered or not driver.may_lack_tls(error, self._url):
+            return found
+        return type(found)(
+            f"{found} (rediss:// is for servers that speak TLS, redis:// for those that do not)"
+        )
 
     async def _note_passing(self, error: Exception) -> None:
         from . import driver

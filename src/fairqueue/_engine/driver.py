@@ -87,6 +87,15 @@ def is_passing(error: BaseException) -> bool:
     return isinstance(error, redis.ResponseError) and str(error).startswith(_PASSING_WORDS)
 
 
+def may_lack_tls(error: Exception, url: str) -> bool:
+    """Is this what a server that speaks no TLS looks like? It waits for a command to be complete, and is silent."""
+    text = str(error)
+    strange = isinstance(error, redis.TimeoutError | TimeoutError) or (
+        "SSL" in text and "CERTIFICATE" not in text
+    )
+    return url.startswith("rediss:") and strange
+
+
 def is_broken(error: BaseException) -> bool:
     """Did the connection fail, not the server refuse?"""
     return not isinstance(error, redis.ResponseError | redis.exceptions.BusyLoadingError)

@@ -78,10 +78,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _wrong(error: click.ClickException) -> int:
     context = error.ctx if isinstance(error, click.UsageError) else None
-    hint = f" (see {context.command_path} --help)" if context else ""
-    if isinstance(error, click.NoSuchOption) and re.match(r"-[\d.]", error.option_name):
-        hint = " (what begins with - and is no option goes behind --, such as: enqueue --tenant acme -- -5)"
-    return _complain(error.format_message().rstrip(".") + hint, error.exit_code)
+    said, hint = (
+        error.format_message().rstrip("."),
+        f" (see {context.command_path} --help)" if context else "",
+    )
+    if isinstance(error, click.NoSuchOption):
+        if re.match(r"-[\d.]", error.option_name):
+            hint = (
+                " (what begins with - and is no option goes behind --, such as: enqueue --tenant acme -- -5)"
+            )
+        elif context and context.command is fairqueue and (typed := _behind_a_command(error.option_name)):
+            said = f"No such option {error.option_name!r} before the command"
+            hint = f" (it goes behind it, such as: {typed})"
+    return _complain(said + hint, error.exit_code)
+
+
+def _behind_a_command(option: str) -> str | None:
+    """How the option is typed, of the first command that has it: of ``stats`` if that does."""
+    for name, command in sorted(fairqueue.commands.items(), key=lambda item: item[0] != "stats"):
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and option in parameter.opts and not parameter.hidden:
+                return " ".join(filter(None, ("fairqueue", name, option, parameter.metavar)))
+    return None
 
 
 def _complain(text: str, status: int) -> int:

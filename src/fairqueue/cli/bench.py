@@ -16,8 +16,12 @@ _DEFAULTS = BenchOptions()
 
 
 @click.command()
-@click.option("--tenants", type=int, default=_DEFAULTS.tenants, show_default=True, metavar="T")
-@click.option("--messages", type=int, default=_DEFAULTS.messages, show_default=True, metavar="N")
+@click.option(
+    "--tenants", type=int, default=_DEFAULTS.tenants, show_default=True, metavar="T", help="Of the backlog."
+)
+@click.option(
+    "--messages", type=int, default=_DEFAULTS.messages, show_default=True, metavar="N", help="Of the backlog."
+)
 @click.option(
     "--limit", type=int, default=_DEFAULTS.limit, show_default=True, metavar="L", help="Of each tenant."
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -38,6 +39,8 @@ FIELDS: Final = (
 """What a line may have; ``payload`` it must."""
 
 _LINES = "-"
+_WHEN: Final = frozenset({"delay", "at"})  # a line that says either does not want the other of the options
+_LONGEST_EXAMPLE = 40
 
 
 @click.command()
@@ -46,6 +49,7 @@ _LINES = "-"
 @click.option("--queue", metavar="QUEUE", help='The tenant\'s queue; "default" unless given.')
 @click.option("--id", metavar="ID", help="Unique within the tenant; drawn unless given.")
 @click.option("--delay", type=float, metavar="SECONDS", help="Not before so many seconds from now.")
+@click.option("--at", metavar="TIME", help="Not before this instant: ISO 8601 with its zone.")
 @click.option("--priority", type=int, metavar="N", help="-100 to 100, higher first inside one queue.")
 @click.option("--cost", type=float, metavar="X", help="0.001 to 1000, charged to the tenant's share.")
 @click.option("--pool", metavar="POOL", help='Which workers may claim it; "default" unless given.')
@@ -62,12 +66,14 @@ def enqueue(common: Common, payload: str, **options: Any) -> None:
     given = {name: value for name, value in options.items() if value is not None}
     if "metadata" in given:
         given["metadata"] = _json("--metadata", given["metadata"])
+    if "at" in given:
+        if "delay" in given:
+            raise InvalidMessageError("expected --delay or --at, got both")
+        given["at"] = _instant(given["at"])
     many = payload == _LINES
     if many and "id" in given:
         raise InvalidMessageError("expected an id in each line, got --id for all of them")
-    rows = (
-        _lines(sys.stdin, given) if many else iter([(None, given | {"payload": _json("PAYLOAD", payload)})])
-    )
+    rows = _lines(sys.stdin, given) if many else iter([(None, given | {"payload": _payload(payload)})])
     messages, missing = [(number, _message(number, fields)) for number, fields in rows], common.missing
     sent = asyncio.run(_send(common, messages))
     if missing:
@@ -82,12 +88,25 @@ def _json(option: str, text: str) -> Any:
         raise InvalidMessageError(f"expected {option} to be JSON, got {shown(text)}: {error}") from error
 
 
+def _payload(text: str) -> Any:
+    try:
+        return _json("PAYLOAD", text)
+    except InvalidMessageError as error:
+        if text.lstrip()[:1] in ("{", "[", '"'):  # meant as JSON
+            raise
+        example = text if len(text) <= _LONGEST_EXAMPLE and text.isprintable() else "hello"
+        quoted = shlex.quote(json.dumps(example, ensure_ascii=False))
+        raise InvalidMessageError(f"{error} (text goes in quotes of its own, such as: {quoted})") from error
+
+
 def _lines(stream: Iterable[str], defaults: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Number and fields of each line that is not blank."""
+    whenever = {name: value for name, value in defaults.items() if name not in _WHEN}
     try:
         for number, line in enumerate(stream, start=1):
             if line.strip():
-                yield number, defaults | _fields(number, line)
+                fields = _fields(number, line)
+                yield number, (whenever if _WHEN & fields.keys() else defaults) | fields
     except UnicodeDecodeError as error:
         raise FairQueueError(f"expected standard input to be UTF-8: {error}; nothing was stored") from error
 
@@ -115,7 +134,7 @@ def _message(number: int | None, fields: dict[str, Any]) -> NewMessage[Any]:
     try:
         if "tenant" not in fields:
             raise InvalidMessageError("expected a tenant, got none (--tenant TENANT)")
-        if number is not None and "at" in fields:
+        if "at" in fields and not isinstance(fields["at"], datetime):
             fields = fields | {"at": _instant(fields["at"])}
         return NewMessage(**fields)
     except InvalidMessageError as error:

@@ -34,7 +34,13 @@ _log = logging.getLogger("fairqueue")
     metavar="SECONDS",
     help="Between repairs of slots; 0: never.",
 )
-@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS),
+    default="info",
+    show_default=True,
+    help="Of what is logged on standard error.",
+)
 @common
 def maintain(common: Common, reclaim_interval: float, reconcile_interval: float, log_level: str) -> None:
     """Keep a namespace whole until SIGTERM or SIGINT.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import timedelta
@@ -12,6 +13,7 @@ import click
 
 from fairqueue.cli.options import Common, common
 from fairqueue.cli.output import print_json, print_rows
+from fairqueue.validation import shown
 
 
 @click.command()
@@ -23,6 +25,8 @@ def stats(common: Common, tenant: str | None) -> None:
     A queue that is not there is said to be missing, not made.
     """
     found = asyncio.run(_look(common, tenant))
+    if tenant is not None and not any(found[state] for state in ("ready", "delayed", "in_flight", "dead")):
+        sys.stderr.write(f"fairqueue: tenant {shown(tenant)} has no messages in {common.namespace}\n")
     if common.json:
         print_json(found)
         return

@@ -20,10 +20,11 @@ from fairqueue.queue import FairQueue
 from fairqueue.runner import WorkerSettings, run_worker
 from fairqueue.supervisor import Supervisor
 from fairqueue.url import resolved_url
-from fairqueue.validation import identifier
+from fairqueue.validation import identifier, integer
 from fairqueue.worker import Worker
 
 _log = logging.getLogger("fairqueue")
+MOST_PROCESSES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class _Order:
     metavar="N",
     help="Handlers at once, each process.",
 )
-@click.option("--processes", type=click.IntRange(1, 1024), default=1, show_default=True, metavar="P")
+@click.option("--processes", type=int, default=1, show_default=True, metavar="P", help="Worker processes.")
 @click.option("--pools", default="default", show_default=True, metavar="A,B", help="Tried in this order.")
 @click.option(
     "--handler-timeout", type=float, metavar="SECONDS", help="The longest run; no limit unless given."
@@ -107,7 +108,13 @@ class _Order:
     help="Between repairs of slots; 0: never.",
 )
 @click.option("--worker-name", metavar="TEXT", help="In lists of workers; drawn unless given.")
-@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS),
+    default="info",
+    show_default=True,
+    help="Of what is logged on standard error.",
+)
 @click.option("--lifeline", type=int, hidden=True)
 @common
 def worker(common: Common, processes: int, lifeline: int | None, **asked: Any) -> int:
@@ -120,6 +127,7 @@ def worker(common: Common, processes: int, lifeline: int | None, **asked: Any) -
     log_to_stderr(asked["log_level"], as_json=common.json)
     order = _Order(**asked)
     _check(common, order)
+    integer("processes", processes, 1, MOST_PROCESSES)
     return _supervise(common, order, processes) if processes > 1 else _work(common, order, lifeline)
 
 
