@@ -43,7 +43,7 @@ def test_a_namespace_with_messages_is_refused_and_keeps_its_settings(place: Plac
         queue.enqueue(1, tenant="acme")
     done = place.run("bench", "--url", place.url, "--messages", "10")
     assert done.status == 1
-    assert "to be unused, got 1 messages and 0 workers" in done.error
+    assert "to be unused, got 1 message and 0 workers" in done.error
     with place.queue() as queue:
         assert queue.stats().ready == 1
         assert queue.limits.get("org", "x").limit == 3
