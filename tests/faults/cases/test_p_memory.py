@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import statistics
 import time
 from pathlib import Path
 from typing import Any
@@ -118,7 +117,7 @@ def process_memory() -> int:
 
 # --- P3 ----------------------------------------------------------------------------------------------------------
 
-IDLE = 3.0  # seconds, for 10
+IDLE = 10.0  # seconds
 
 
 @pytest.mark.case("P3")
@@ -149,7 +148,7 @@ async def test_nobody_is_busy_when_everybody_is_full(make_queue: MakeQueue, make
             assert (lease.message.tenant, lease.message.id) == (tenant, "m1")
             waits.append(at - began)
             running[tenant] = lease
-        watch.check(0.2, "the next one to start", statistics.median(waits))
+        watch.check(0.2, "the next one to start", max(waits))
     finally:
         await consumers.stop()
     order: dict[str, list[int]] = {tenant: [0] for tenant in tenants}
