@@ -16,9 +16,9 @@ import pytest
 from fairqueue import FairQueue, Lease, LeaseLostError, Limit, MessageNotFoundError, RetryPolicy
 from fairqueue._engine.replies import ClaimedMessage
 from fairqueue.claiming import claim_options
-from fairqueue.testing import ManualClock
+from fairqueue.testing import ManualClock, faults
 from tests.conftest import MakeQueue
-from tests.engine.tools import held, one, put
+from tests.engine.tools import held, one, put, waiting
 
 LIMITS = [Limit("tenant", default=1)]
 
@@ -48,6 +48,8 @@ class Actors:
                 for item in items
             },
             "held": await held(self.ann, "tenant", "a"),
+            "waiting": await waiting(self.ann, "tenant", "a"),
+            "holders": [id_ for _, id_ in (await self.ann.limits.get("tenant", "a")).holders],
             "completed": stats.totals.completed,
             "reclaimed": stats.totals.reclaimed,
             "redriven": stats.totals.redriven,
@@ -88,13 +90,17 @@ def everything(
     messages: dict[str, tuple[str, int, int]],
     *,
     held: int,
+    waiting: int = 0,
     completed: int = 0,
     reclaimed: int = 0,
     redriven: int = 0,
 ) -> dict[str, Any]:
+    """Whoever is in flight holds the slot, and nobody else."""
     return {
         "messages": messages,
         "held": held,
+        "waiting": waiting,
+        "holders": sorted(id_ for id_, (state, *_) in messages.items() if state == "in_flight"),
         "completed": completed,
         "reclaimed": reclaimed,
         "redriven": redriven,
@@ -183,7 +189,9 @@ async def test_enqueue_and_the_last_claim_of_the_queue(actors: Actors, order: st
     """The lane runs empty and leaves the ring just when a message comes: it must be in the ring again."""
     await put(actors.ann, "a", "m")
     await in_order(order, lambda: one(actors.ann), lambda: put(actors.bob, "a", "new"))
-    assert await actors.state() == everything({"m": ("in_flight", 1, 0), "new": ("ready", 0, 0)}, held=1)
+    parked = int(order == "bob first")  # by the claim that filled the tenant; else by the next one that looks
+    messages = {"m": ("in_flight", 1, 0), "new": ("ready", 0, 0)}
+    assert await actors.state() == everything(messages, held=1, waiting=parked)
     await actors.ann.limits.set("tenant", "a", 2)
     assert (await one(actors.bob)).message.id == "new"
 
@@ -197,14 +205,31 @@ async def test_enqueue_and_a_free_slot_at_a_full_tenant(actors: Actors, order: s
     assert (await one(actors.bob)).message.id == "new"
 
 
-@both_ways
-async def test_reconcile_and_claim(actors: Actors, order: str) -> None:
-    """A live slot is never taken for a leak, whichever of its writes the pass comes between."""
-    await put(actors.ann, "a", "m")
-    lease, report = await in_order(order, lambda: one(actors.ann), actors.bob.reconcile)
-    assert (report.freed, report.restored) == ([], [])
-    assert await actors.state() == everything({"m": ("in_flight", 1, 0)}, held=1)
+STEPS = 12  # of a reconcile over one group; a pass of fewer steps is over when the claim comes
+
+
+@pytest.mark.parametrize("step", range(STEPS))
+async def test_reconcile_and_claim(actors: Actors, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A live slot is never taken for a leak, before whichever of its scripts the claim comes; a real leak goes."""
+    await put(actors.ann, "a", "m", "next")
+    await faults.leak_slot(actors.ann, "tenant", "b", "ghost")
+    steps, leases, run = 0, [], actors.bob._engine.run
+
+    async def claim_before_one(*args: Any, **options: Any) -> Any:
+        nonlocal steps
+        if steps == step:
+            leases.append(await one(actors.ann))
+        steps += 1
+        return await run(*args, **options)
+
+    monkeypatch.setattr(actors.bob._engine, "run", claim_before_one)
+    report = await actors.bob.reconcile()
+    lease = leases[0] if leases else await one(actors.ann)
+    assert ([freed.id for freed in report.freed], report.restored) == (["ghost"], [])
+    messages = {"m": ("in_flight", 1, 0), "next": ("ready", 0, 0)}
+    assert await actors.state() == everything(messages, held=1, waiting=1)
     assert await lease.complete() == "done"
+    assert (await one(actors.bob)).message.id == "next"
 
 
 @both_ways
@@ -218,7 +243,8 @@ async def test_set_limit_and_claim(actors: Actors, order: str) -> None:
     assert [lease.message.id for lease in leases] == ["m1", "m2"], (
         "whoever waited was woken by the raised limit"
     )
-    assert await held(actors.ann, "tenant", "a") == 2
+    messages = {"m1": ("in_flight", 1, 0), "m2": ("in_flight", 1, 0), "m3": ("ready", 0, 0)}
+    assert await actors.state() == everything(messages, held=2, waiting=1)
 
 
 @both_ways
@@ -228,8 +254,10 @@ async def test_lowered_limit_and_claim(actors: Actors, order: str) -> None:
         order, lambda: actors.ann.claim(3), lambda: actors.bob.limits.set("tenant", "a", 0)
     )
     assert len(leases) == (1 if order == "ann first" else 0)
-    assert await held(actors.ann, "tenant", "a") == len(leases)
     assert await actors.bob.claim(3) == []
+    state = ("in_flight", 1, 0) if leases else ("ready", 0, 0)
+    expected = everything({"m1": state}, held=len(leases), waiting=1 - len(leases))
+    assert await actors.state() == expected
 
 
 @both_ways
@@ -244,7 +272,15 @@ async def test_two_wake_ups_at_one_group(make_queue: MakeQueue, order: str) -> N
     await in_order(order, lease.complete, lambda: bob.limits.set("org", "o", 2))
     assert not (await ann.audit()).findings
     assert [lease.message.tenant for lease in await bob.claim(9)] == ["b", "c"]
-    assert await held(ann, "org", "o") == 2
+    org = await ann.limits.get("org", "o")
+    assert (org.limit, org.held, org.waiting) == (2, 2, 1)
+    assert org.holders == [("b", "m"), ("c", "m")]
+    assert [str(info.state) for t in "bcd" if (info := await ann.get(t, "m"))] == [
+        "in_flight",
+        "in_flight",
+        "ready",
+    ]
+    assert (await ann.get("a", "m"), (await ann.stats()).totals.completed) == (None, 1)
 
 
 @both_ways
