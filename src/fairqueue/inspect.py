@@ -57,9 +57,9 @@ async def tenant_state(engine: Engine, tenant: str) -> TenantState:
                        oldest_ready_age=_age(state.oldest, totals.now))  # fmt: skip
 
 
-def _gauges(counters: dict[str, str], present: int) -> dict[str, int]:
+def _gauges(counters: dict[str, int], present: int) -> dict[str, int]:
     """What is in flight is what is present less what is ready, delayed or dead."""
-    ready, delayed, dead = (max(0, int(counters.get(name, 0))) for name in "rdx")
+    ready, delayed, dead = (max(0, counters.get(name, 0)) for name in "rdx")
     in_flight = max(0, present - ready - delayed - dead)
     return {"ready": ready, "delayed": delayed, "in_flight": in_flight, "dead": dead}
 

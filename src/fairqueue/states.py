@@ -46,9 +46,9 @@ class Totals:
         return value
 
     @classmethod
-    def of(cls, counters: dict[str, str]) -> Totals:
+    def of(cls, counters: dict[str, int]) -> Totals:
         """The totals among the stored counters."""
-        return cls(**{f.name: int(counters.get(f.name, 0)) for f in fields(cls)})
+        return cls(**{f.name: counters.get(f.name, 0) for f in fields(cls)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

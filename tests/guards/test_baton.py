@@ -6,10 +6,11 @@ from random import Random
 from typing import Any
 
 from fairqueue import Lease, Limit, NewMessage
-from fairqueue._engine.keys import join, key, lane_name
+from fairqueue._engine.keys import US, join, key, lane_name
 from fairqueue.testing import drain, faults, leftover_keys
 from tests.conftest import MakeQueue
 from tests.engine.shares import serve_beside_own_limits, widest_gap
+from tests.engine.tools import commands
 from tests.guards.mutate import without
 from tests.guards.proof import guard
 from tests.guards.scenario import Queue, claimed, drop_key, ids
@@ -406,4 +407,29 @@ async def test_a_baton_is_given_up_with_the_slot(make_queue: MakeQueue) -> None:
     assert await claimed(queue) == ["z"]
     assert await woken(queue) == 1
     await send(queue, "a")  # it has had no turn, so it is next, and nobody else was promised the last slot
+    assert await claimed(queue) == ["a"]
+
+
+@guard(
+    "baton",
+    "a damaged count of batons costs no more than there are batons",
+    without(
+        "comparing it with them",
+        BATONS,
+        "  if count > MANY_BATONS then count = math.min(count, call('HLEN', woken_key(lane.pool, group))) end\n",
+        "",
+    ),
+)
+async def test_a_damaged_count_of_batons(make_queue: MakeQueue) -> None:
+    queue, lease = await busy(make_queue, "a")
+    await lease.complete()
+    assert await woken(queue) == 1
+    where = key(queue._engine.calls.root, "woken", "default", join("org", "o"))
+    lane = lane_name("a", "default", "default", (("org", "o"),))
+    await queue._engine.command("HSET", where, lane, f"100000{US}1")
+    await queue.limits.set("org", "o", 0)
+    before = await commands(queue)
+    assert await claimed(queue) == []
+    assert await commands(queue) - before < 1000
+    await queue.limits.set("org", "o", 1)
     assert await claimed(queue) == ["a"]

@@ -6,6 +6,7 @@ import contextlib
 from typing import Any
 
 from fairqueue import FairQueueError, Limit, NewMessage
+from fairqueue._engine.keys import join, key
 from fairqueue.testing import faults
 from tests.conftest import MakeQueue
 from tests.guards.mutate import without
@@ -91,8 +92,8 @@ async def test_all_groups_are_taken_or_none(make_queue: MakeQueue) -> None:
     without(
         "the group's own limit",
         "includes/gates.lua",
-        "local value = values[1] or values[2]",
-        "local value = values[2]",
+        "local value = is_limit(own) and own or default",
+        "local value = default",
     ),
 )
 async def test_limits_are_live(make_queue: MakeQueue) -> None:
@@ -193,3 +194,25 @@ async def test_who_connects_again_brings_no_limits_back(make_queue: MakeQueue) -
     await queue.connect()
     await send(queue, 2)
     assert await claimed(queue, 10) == ["a0"]
+
+
+@guard(
+    "guarantee 5",
+    "where what is stored is no limit the declared default holds",
+    without(
+        "reading the declaration",
+        "includes/gates.lua",
+        "if value and not is_limit(value) then value = declared_default(limit_of_group(group)) end",
+        "",
+    ),
+    without("looking at the value", "includes/gates.lua", "return text == 'none' or", "return text or"),
+)
+async def test_a_limit_that_is_no_number(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("tenant", default=2)])
+    limits = key(queue._engine.calls.root, "limits")
+    for damage in (("tenant", "nan"), (join("tenant", "b"), "x")):
+        await queue._engine.command("HSET", limits, *damage)
+    for tenant in "ab":
+        await send(queue, 3, tenant)
+        assert await claimed(queue, 10) == [f"{tenant}0", f"{tenant}1"]
+    await queue.audit(fix=True)

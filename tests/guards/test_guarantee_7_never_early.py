@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from fairqueue import NewMessage, RetryPolicy
+from fairqueue._engine.keys import join, key
 from fairqueue.testing import ManualClock
 from tests.conftest import MakeQueue
 from tests.guards.mutate import without
@@ -16,7 +17,7 @@ from tests.guards.scenario import claimed, state
 
 PROMOTE = without(
     "the due time", "includes/promote_due.lua", "'-inf', int(now), 'LIMIT'", "'-inf', '+inf', 'LIMIT'"
-)
+).also("includes/promote_due.lua", "tonumber(h.moved_at) > now", "false")
 PUT_BACK = without(
     "the delay", "settle.lua", "if delay > 0 then make_delayed", "if delay < 0 then make_delayed"
 )
@@ -96,3 +97,17 @@ async def test_the_clock_of_a_client_changes_nothing(
     assert await claimed(queue) == []
     assert (await queue.reclaim()).reclaimed == []
     assert await state(queue, "a", "running") == "in_flight"
+
+
+@guard(
+    "guarantee 7",
+    "a due time that was damaged brings no message before its time: the header says when",
+    without("asking the header", "includes/promote_due.lua", "tonumber(h.moved_at) > now", "false"),
+)
+async def test_a_damaged_due_time_brings_nothing_early(make_queue: MakeQueue, clock: ManualClock) -> None:
+    queue = await make_queue()
+    await queue.enqueue("m", tenant="a", id="m", delay=60)
+    await queue._engine.command("ZADD", key(queue._engine.calls.root, "delayed"), "-inf", join("a", "m"))
+    assert await claimed(queue) == []
+    clock.advance(60)
+    assert await claimed(queue) == ["m"]

@@ -24,7 +24,7 @@ LEASES = "reconcile_leases.lua"
     "slots 5",
     "reconcile removes a slot without a lease",
     without("the removal", GROUP, "many('HDEL', k.slots(group), ghosts)", ""),
-    without("the count", GROUP, "call('HINCRBY', k.totals, 'healed', #ghosts)", ""),
+    without("the count", GROUP, "tally('healed', #ghosts)", ""),
 )
 async def test_reconcile_removes_ghosts(make_queue: MakeQueue) -> None:
     queue = await make_queue(limits=ONE)
@@ -100,6 +100,21 @@ async def test_a_deleted_deadline_comes_back(make_queue: MakeQueue, clock: Manua
     await queue.enqueue(1, tenant="a", id="m")
     assert await claimed(queue) == ["m"]
     await faults.delete(queue, "deadline", "a", "m")
+    assert (await queue.reconcile()).restored == [Healed("a", "m", "deadline")]
+    clock.advance(31)
+    assert (await queue.reclaim()).reclaimed == [("a", "m")]
+
+
+@guard(
+    "slots 5",
+    "a deadline that never comes is set anew: the slots of a dead worker are not held for good",
+    without("the last instant", "includes/lease.lua", "if at and at <= now + LONGEST_MS then", "if at then"),
+)
+async def test_a_deadline_that_never_comes_is_set_anew(make_queue: MakeQueue, clock: ManualClock) -> None:
+    queue = await make_queue(limits=ONE)
+    await queue.enqueue(1, tenant="a", id="m")
+    assert await claimed(queue) == ["m"]
+    await queue._engine.command("ZADD", key(queue._engine.calls.root, "deadlines"), "inf", join("a", "m"))
     assert (await queue.reconcile()).restored == [Healed("a", "m", "deadline")]
     clock.advance(31)
     assert (await queue.reclaim()).reclaimed == [("a", "m")]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 
+from fairqueue import FairQueueError
+from fairqueue._engine.keys import key
 from fairqueue.testing import ManualClock, assert_whole, drain
 from tests.conftest import MakeQueue
 from tests.guards.mutate import without
@@ -247,3 +250,30 @@ async def test_no_slot_outlives_its_record_wherever_a_completion_is_cut(
         return done + await later(one.queue, clock)
 
     await cut_everywhere(make_queue, "settle", act)
+
+
+@guard(
+    "slots 6",
+    "a counter that is no number ends no script half way",
+    without(
+        "counting anew",
+        "includes/begin.lua",
+        "if not is and command == 'HINCRBY' then return counted_anew(refusal, key, ...) end",
+        "",
+    ),
+)
+async def test_a_counter_that_is_no_number_ends_no_script(make_queue: MakeQueue) -> None:
+    queue = await make_queue()
+    root = queue._engine.calls.root
+    await queue.enqueue("m", tenant="a", id="m")
+    await queue._engine.command(
+        "HSET", key(root, "totals"), "claimed", "x", "completed", "x", "enqueued", "x"
+    )
+    await queue._engine.command("HSET", key(root, "counters"), "seq", "x", "claims", "x")
+    outcomes: list[str] = []
+    with contextlib.suppress(FairQueueError):
+        await queue.enqueue("n", tenant="a", id="n")
+        outcomes += await queue.complete_many(await queue.claim(2))
+    assert outcomes == ["done", "done"]
+    totals = (await queue.stats()).totals
+    assert (totals.enqueued, totals.claimed, totals.completed) == (1, 2, 2)

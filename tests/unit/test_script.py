@@ -9,6 +9,7 @@ import pytest
 
 from fairqueue._engine.keys import KEYS
 from fairqueue._engine.script import Script, ScriptError, assemble, load, load_all
+from fairqueue.validation import LONGEST_MS
 
 TEXT = """-- greet: says hello.
 -- ARGV schema now:int name
@@ -140,3 +141,8 @@ def test_every_key_a_script_names_is_in_the_table_of_keys(script: Script) -> Non
 def test_no_script_names_a_key_past_the_table_of_keys(script: Script) -> None:
     body = script.source[script.source.index("\n}\n") :]
     assert "KEYS[" not in body
+
+
+def test_the_longest_duration_is_the_same_on_both_sides() -> None:
+    (found,) = re.findall(r"local LONGEST_MS = (\d+) \* (\d+)", load("claim").source)
+    assert int(found[0]) * int(found[1]) == LONGEST_MS

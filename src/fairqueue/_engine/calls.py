@@ -345,19 +345,22 @@ class Calls:
         """``revision`` as above."""
 
         def decode(raw: list[Any]) -> replies.GroupCounts:
-            return replies.GroupCounts(*raw)
+            limit, *rest = raw
+            return replies.GroupCounts(None if limit == b"none" else int(limit), *rest)
 
         return self._call("group_state", decode, group=group, revision=revision)
 
     def tenant_state(self, tenant: str) -> Call[replies.Counts]:
         def decode(raw: list[Any]) -> replies.Counts:
-            return replies.Counts(replies.pairs(raw[0]), raw[1], raw[2], int(raw[3]), raw[4])
+            return replies.Counts(replies.counters(raw[0]), raw[1], raw[2], int(raw[3]), raw[4])
 
         return self._call("tenant_state", decode, tenant=tenant)
 
     def totals(self) -> Call[replies.NamespaceCounts]:
         def decode(raw: list[Any]) -> replies.NamespaceCounts:
-            return replies.NamespaceCounts(replies.pairs(raw[0]), raw[1], replies.texts(raw[2]), int(raw[3]))
+            return replies.NamespaceCounts(
+                replies.counters(raw[0]), raw[1], replies.texts(raw[2]), int(raw[3])
+            )
 
         return self._call("totals", decode)
 

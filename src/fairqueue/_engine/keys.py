@@ -127,11 +127,11 @@ REMAINS = frozenset({
 IRREPLACEABLE = frozenset({"head", "body", "counters", "limits"})
 
 
-# Indexes and counters: a script that meets one holding another type removes it and goes on, for everybody but who was
+# Indexes, counters and locks: a script that meets one holding another type removes it and goes on, for everybody but who was
 # in it; reconcile writes it again from the messages.
 INDEXES = (
     "ring", "tags", "waiting", "parked", "blocked", "woken", "waiters", "pools", "groups", "vtime", "stopped",
-    "dead_tenants", "tenant", "present", "totals", "bell", "notes",
+    "dead_tenants", "tenant", "present", "totals", "bell", "notes", "lock",
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -56,25 +57,18 @@ class Header:
 
 
 class GroupCounts(NamedTuple):
-    """A limit group: its own limit and the declared default (None: none is stored), held slots (None: unreadable)."""
+    """A limit group: the limit in force (None: unlimited), held slots (None: unreadable), who waits and who holds."""
 
-    own: bytes | None
-    default: bytes | None
+    limit: int | None
     held: int | None
     waiting: int
     holders: list[bytes]
-
-    @property
-    def limit(self) -> int | None:
-        """The limit in force; None is unlimited."""
-        value = self.own if self.own is not None else self.default
-        return None if value is None or value == b"none" else int(value)
 
 
 class Counts(NamedTuple):
     """A tenant's counters; ``oldest`` is the instant of its oldest ready message, -1 if there is none."""
 
-    counters: dict[str, str]
+    counters: dict[str, int]
     present: int
     blocked: int
     oldest: int
@@ -84,7 +78,7 @@ class Counts(NamedTuple):
 class NamespaceCounts(NamedTuple):
     """The namespace's counters, the pools with ready work, and the server's instant."""
 
-    counters: dict[str, str]
+    counters: dict[str, int]
     present: int
     pools: list[str]
     now: int
@@ -150,6 +144,18 @@ def pairs(raw: list[bytes]) -> dict[str, str]:
     return dict(zip(texts(raw[::2]), texts(raw[1::2]), strict=True))
 
 
+def counters(raw: list[bytes]) -> dict[str, int]:
+    """The same of counters; one that is no number any more counts from 0 again."""
+    return {name: _count(value) for name, value in pairs(raw).items()}
+
+
+def _count(value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        return 0
+
+
 def claimed(raw: list[Any]) -> Claimed:
     again, next_due, dirty, leases, revision = raw
     return Claimed(
@@ -192,10 +198,16 @@ def stored(raw: list[Any] | None) -> Stored | None:
         Header.parse(header),
         body,
         _lease(lease),
-        int(float(deadline)) if deadline else None,
+        _instant(deadline),
         _note(note),
         position if isinstance(position, int) and position >= 0 else None,
     )
+
+
+def _instant(raw: bytes | None) -> int | None:
+    """None where there is none, or one that never comes."""
+    at = float(raw) if raw else math.inf
+    return int(at) if math.isfinite(at) else None
 
 
 def _lease(raw: bytes | None) -> tuple[str, str, int] | None:

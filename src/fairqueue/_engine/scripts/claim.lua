@@ -44,7 +44,7 @@ flush_moves()
 local next_due = call('ZRANGE', k.delayed, 0, 0, 'WITHSCORES')
 return {
   again,
-  next_due[2] and math.max(0, tonumber(next_due[2]) - now) or -1,
+  next_due[2] and math.max(0, math.min(tonumber(next_due[2]) - now, LONGEST_MS)) or -1,
   dirty_found(),
   deliver(given),
   settings.revision,

@@ -62,7 +62,7 @@ end
 
 if #fresh == 0 then return this_call.again and answer() or reply end
 
-local seq = call('HINCRBY', k.counters, 'seq', #fresh) - #fresh
+local seq = numbers('seq', #fresh) - #fresh
 local by_lane, bodies, heads, delays = {}, {}, {}, {}
 for i, row in ipairs(fresh) do
   row.seq = seq + i

@@ -2,14 +2,15 @@
 -- the first 500 lanes that wait; of the others each lane of a tenant that was looked at counts as one, and each tenant.
 -- ARGV schema now:int group revision
 -- FLAGS no-writes,allow-oom
--- REPLY own limit, declared default, held or nothing when the key is broken, messages waiting, holders
+-- REPLY limit in force or 'none', held or nothing when the key is broken, messages waiting, holders
 -- @include begin
 -- @include names
+-- @include gates
 -- @include revision
 
 local MAX_LANES = 500
 must_know(revision)
-local own = call('HMGET', k.limits, group, limit_of_group(group))
+local limit = limit_of(group)
 local held = try('HLEN', k.slots(group))
 local holders = try('HKEYS', k.slots(group))
 if failed(held) or failed(holders) then held, holders = false, {} end
@@ -38,4 +39,4 @@ end
 
 local waiting = 0
 for _, pool in ipairs(call('SMEMBERS', k.waiters(group))) do waiting = waiting + waiting_in(pool) end
-return { own[1], own[2], held, waiting, holders }
+return { limit and int(limit) or 'none', held, waiting, holders }

@@ -9,6 +9,7 @@
 
 local reply = {}
 local function add(name, group)
+  if not own_lane(name, lane_of(name).pool, tenant) then return end
   local size, oldest = look_at(name)
   reply[#reply + 1] = { name, size, oldest and int(oldest) or '-1', group }
 end

@@ -21,7 +21,8 @@ local function held_before()
   local noted = try('HMGET', k.served, 'run', 'at', 'since')
   if failed(noted) then call('DEL', k.served) end
   local of, at, since = noted[1], tonumber(noted[2]), tonumber(noted[3])
-  if of ~= run or not at or not since then
+  local past = at and since and at <= now and since <= now -- a hold that never ends would hold slots as long
+  if of ~= run or not at or not past then
     -- a run nobody here has seen yet; where no run ever was, only the start of this one can have been an outage (the
     -- server counts whole seconds of its clock: it started up to a second later than that)
     at, since = now, of and now or now - (tonumber(running) - 1) * 1000
@@ -59,7 +60,10 @@ end
 for i, mid in ipairs(expired) do
   local lease = unpack_lease(lease_texts[i])
   local h = unpack_header(head_texts[i])
-  if not h and head_texts[i] then
+  if not is_pair(mid) then
+    h = nil -- no name of a message: what is stored under it is dropped
+    gone[#gone + 1] = mid
+  elseif not h and head_texts[i] then
     readable_header(mid, head_texts[i], 'f', lease and lease.lane)
     dead[#dead + 1] = mid
   elseif not h and lease then

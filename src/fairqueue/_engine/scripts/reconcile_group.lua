@@ -31,7 +31,7 @@ for i = 1, #entries, 2 do
   if not lease or lease.token ~= entries[i + 1] or not lists(lease) then ghosts[#ghosts + 1] = entries[i] end
 end
 many('HDEL', k.slots(group), ghosts)
-if #ghosts > 0 then call('HINCRBY', k.totals, 'healed', #ghosts) end
+if #ghosts > 0 then tally('healed', #ghosts) end
 
 if page[1] == '0' then
   call('HDEL', k.dirty, group)

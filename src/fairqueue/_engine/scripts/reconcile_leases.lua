@@ -42,7 +42,7 @@ for i = 1, #entries, 2 do
   -- a record that lists other groups than its message was damaged
   if lease and in_flight and lease.token == h.token and lease.lane ~= h.lane then lease = nil end
   if not lease and in_flight then lease = rewritten(mid, h) end
-  if not call('ZSCORE', k.deadlines, mid) then
+  if not deadline_of(mid) then
     call('ZADD', k.deadlines, int(now + visibility), mid)
     give_back(mid, 'deadline')
   end

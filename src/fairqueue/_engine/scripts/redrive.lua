@@ -22,7 +22,7 @@ end
 table.sort(letters, function(a, b) return a.header.seq < b.header.seq end)
 
 local ids = {}
-local seq = #letters > 0 and call('HINCRBY', k.counters, 'seq', #letters) - #letters or 0
+local seq = #letters > 0 and numbers('seq', #letters) - #letters or 0
 for i, letter in ipairs(letters) do
   local h = letter.header
   h.attempt, h.crashes, h.redrives, h.via, h.seq = 0, 0, h.redrives + 1, 'v', seq + i

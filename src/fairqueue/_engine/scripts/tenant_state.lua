@@ -21,6 +21,6 @@ for _, pool in ipairs(call('SMEMBERS', k.pools)) do
 end
 local dead = try('ZCARD', k.dead(tenant))
 return {
-  call('HGETALL', k.tenant(tenant)), tonumber(call('HGET', k.present, tenant) or 0), blocked,
+  call('HGETALL', k.tenant(tenant)), count_in(call('HGET', k.present, tenant)) or 0, blocked,
   oldest and int(oldest) or '-1', failed(dead) and 0 or dead,
 }

@@ -25,6 +25,7 @@ end
 local function waits(scope)
   local kind, rest = string.match(scope, '^(%l)\31(.*)$')
   if kind == 'p' then return k.blocked(rest) end
+  if not kind then return k.ring(scope) end -- no scope at all
   return kind == 't' and k.parked(rest) or k.woken(rest)
 end
 

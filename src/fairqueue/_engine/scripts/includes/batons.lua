@@ -3,11 +3,17 @@
 -- they charged; each after the first has a field of its own beside it, so that HLEN counts the batons of a group.
 local function further_baton(lane, number) return lane.name .. '\30' .. number end
 
+-- A count that is larger than most are is compared with the batons there are: by one that was damaged, whoever drops
+-- the lane's batons would go on for ever.
+local MANY_BATONS = 1000
+
 local function batons_of(lane, group)
   local held = call('HGET', woken_key(lane.pool, group), lane.name)
   if not held then return 0, 0 end
   local count, charge = string.match(held, '^(%d+)\31(.+)$')
-  return tonumber(count) or 1, tonumber(charge) or 0
+  count = math.max(tonumber(count) or 1, 1)
+  if count > MANY_BATONS then count = math.min(count, call('HLEN', woken_key(lane.pool, group))) end
+  return count, tag_in(charge) or 0
 end
 
 local function add_baton(lane, group, count, charge)
@@ -43,7 +49,7 @@ end
 -- none would have a credit from the time in which it could take none.
 local function refund(scope, tenant, charge)
   for _, key in ipairs({ k.ring(scope), k.tags(scope) }) do
-    local tag = tonumber(call('ZSCORE', key, tenant))
+    local tag = tag_in(call('ZSCORE', key, tenant))
     if tag then return call('ZADD', key, math.max(tag - charge, math.min(tag, clock(scope))), tenant) end
   end
 end

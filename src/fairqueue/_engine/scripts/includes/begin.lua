@@ -9,6 +9,21 @@ local function other_type(key, wanted)
   if is ~= wanted and is ~= 'none' then return is end
 end
 
+-- What a counter's field says; nil where it is no whole number that can be counted on from.
+local function count_in(text)
+  local whole = text == '0' or string.match(text or '', '^%-?[1-9]%d*$')
+  return whole and #text <= 15 and tonumber(text) or nil
+end
+
+-- A counter that is no number any more must not stop those who are at work, half way through their writes: one that
+-- gives out numbers goes on from the clock, which is ahead of all it gave out, the others begin anew.
+local function counted_anew(refusal, key, field, by)
+  local stored = try('HGET', key, field)
+  if type(stored) ~= 'string' or count_in(stored) then error(refusal) end
+  redis.call('HSET', key, field, string.format('%.0f', key == k.counters and now or 0))
+  return redis.call('HINCRBY', key, field, by)
+end
+
 -- An index that holds another type (somebody's hand) must stop nobody but who is in it. It can be written again from
 -- the messages: it is removed, and reconcile is told; for who only reads it is empty. Everything else of a wrong type
 -- is the doctor's.
@@ -16,6 +31,7 @@ local function mended(refusal, command, key, ...)
   local kind = string.match(key, '^([%l_]+)', #root + 1)
   local wanted = kind and string.match(INDEXES, ' ' .. kind .. '=(%l+)')
   local is = wanted and other_type(key, wanted)
+  if not is and command == 'HINCRBY' then return counted_anew(refusal, key, ...) end
   if not is then error(refusal) end
   if READ_ONLY then return redis.call(command, root .. 'none', ...) end
   redis.log(redis.LOG_WARNING, 'fairqueue: ' .. key .. ' held a ' .. is .. ', not a ' .. wanted .. ': removed')

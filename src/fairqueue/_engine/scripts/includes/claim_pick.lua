@@ -25,7 +25,7 @@ do
     if not member or not passed or not passed[member] then return member, tag end
     local top = call('ZRANGE', k.ring(scope), 0, passed[1], 'WITHSCORES')
     for i = 1, #top, 2 do
-      if not passed[top[i]] then return top[i], tonumber(top[i + 1]) end
+      if not passed[top[i]] then return top[i], tag_in(top[i + 1]) or clock(scope) end
     end
   end
 
@@ -53,7 +53,7 @@ do
       return h and h.state == 'r' and make_ready(mid, h)
     end
     call('HDEL', k.body, mid)
-    call('HINCRBY', k.totals, 'dropped_entries', 1)
+    tally('dropped_entries', 1)
   end
 
   -- Refills the lane's buffer; false at its end, or when its key holds another type: that stops this lane alone.

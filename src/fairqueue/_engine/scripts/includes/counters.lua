@@ -38,12 +38,11 @@ local function flush_counters()
   end
 end
 
--- The last of so many new numbers. A counter that is no number any more must not stop those who are at work: it goes on
--- from the clock, which is ahead of all it gave out.
+-- The last of so many new numbers. A counter that was set to what no place in a lane can be made of goes on from the
+-- clock, as one does that is no number any more.
 local function numbers(name, count)
-  local last = try('HINCRBY', k.counters, name, count)
-  if not failed(last) then return last end
-  if tonumber(call('HGET', k.counters, name) or 0) then error(last) end
+  local last = call('HINCRBY', k.counters, name, count)
+  if last >= count and last < SEQS then return last end
   call('HSET', k.counters, name, int(now))
   return call('HINCRBY', k.counters, name, count)
 end

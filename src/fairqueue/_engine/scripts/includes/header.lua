@@ -5,13 +5,24 @@
 local HEADER = '^([rdfx])\31([^\31]*)\31(%l)\31(%d+)\31(%d+)\31(%d+)\31(%d+)\31(%d)\31(%d*)\31(%-?%d%d?%d?)'
   .. '\31(%d%d?%d?%d?%.?%d*)\31(%d+)\31(%d+)\31(%d+)\31([^\31]+\31[^\31]+\31[^\31]+.*)$'
 
+-- Higher priority first, then order of acceptance: 201 priorities times 2^45 numbers fit a double exactly.
+local SEQS = 35184372088832
+local function lane_score(h) return (100 - h.priority) * SEQS + h.seq end
+
+-- 0 where the score is infinite: somebody's hand.
+local function seq_of_score(score)
+  local seq = tonumber(score) % SEQS
+  return seq == seq and seq or 0
+end
+
 local function unpack_header(text)
   if not text then return nil end
   local state, token, via, attempt, crashes, deliveries, redrives, noted, max_attempts, priority, cost,
     seq, enqueued_at, moved_at, lane = string.match(text, HEADER)
   if not state then return nil end
   -- a number of more digits was damaged, and would come back from arithmetic as something else
-  if #attempt + #crashes > 15 or #deliveries > 10 or #redrives > 10 or #seq > 15 then return nil end
+  if #attempt + #crashes > 15 or #deliveries > 10 or #redrives > 10 or tonumber(seq) >= SEQS then return nil end
+  if #moved_at > 15 then return nil end
   return {
     state = state, token = token, via = via, attempt = tonumber(attempt), crashes = tonumber(crashes),
     deliveries = tonumber(deliveries), redrives = tonumber(redrives), noted = noted, max_attempts = max_attempts,
@@ -32,18 +43,4 @@ local function pack_header(h)
     h.state, h.token, h.via, h.attempt, h.crashes, h.deliveries, h.redrives, h.noted, h.max_attempts, h.priority,
     h.cost, int(h.seq), h.enqueued_at, h.moved_at, h.lane,
   }, US)
-end
-
--- Higher priority first, then order of acceptance: 201 priorities times 2^45 numbers fit a double exactly.
-local SEQS = 35184372088832
-local function lane_score(h) return (100 - h.priority) * SEQS + h.seq end
-local function seq_of_score(score) return tonumber(score) % SEQS end
-
--- A header for a message whose own was destroyed, from what its lease or its lane still knows.
-local function salvage_header(lane, token, attempt)
-  return {
-    state = 'f', token = token, via = 'e', attempt = attempt, crashes = 0, deliveries = attempt, redrives = 0,
-    noted = 0, max_attempts = '', priority = 0, cost = '1', seq = call('HINCRBY', k.counters, 'seq', 1),
-    enqueued_at = int(now), moved_at = int(now), lane = lane,
-  }
 end

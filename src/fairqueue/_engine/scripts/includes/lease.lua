@@ -1,6 +1,6 @@
 -- The in-flight record: token, consumer, when claimed, attempt, the retry budget in force, and the lane, whose
 -- groups are the slots it took. Freeing never looks at metadata or settings.
-local LEASE = '^([^\31]+)\31([^\31]*)\31(%d+)\31(%d+)\31(%d*)\31(%d*)\31(.+)$'
+local LEASE = '^([^\31]+)\31([^\31]*)\31(%d+)\31(%d+)\31(%d*)\31(%d*)\31([^\31]+\31[^\31]+\31[^\31]+.*)$'
 
 local function unpack_lease(text)
   if not text then return nil end
@@ -19,6 +19,14 @@ local function lease_of_header(h, consumer)
     max_attempts = h.max_attempts ~= '' and h.max_attempts or settings.max_attempts,
     max_crashes = settings.max_crashes, lane = h.lane,
   }
+end
+
+-- The instant at which a lease expires; nil where there is none, or one that no visibility timeout can have set: it
+-- would hold the slots of a dead worker for good.
+local LONGEST_MS = 36525 * 86400000 -- as in validation.py
+local function deadline_of(mid)
+  local at = tonumber(call('ZSCORE', k.deadlines, mid))
+  if at and at <= now + LONGEST_MS then return at end
 end
 
 local function pack_lease(l)

@@ -1,8 +1,12 @@
 -- The parts of composite names.
 local function is_name(text) return text ~= '' and not string.find(text, US, 1, true) end
-local function tenant_of(mid) return string.match(mid, '^[^\31]+') end
-local function id_of(mid) return string.match(mid, '\31(.*)$') end
-local function limit_of_group(group) return string.match(group, '^[^\31]+') end
+-- Of two names: a mid, or a group.
+local function is_pair(text) return string.find(text, '^[^\31]+\31[^\31]+$') ~= nil end
+
+-- Of a text that is no such name (somebody's hand) a part may be empty: it must not end the script that meets it.
+local function tenant_of(mid) return string.match(mid, '^[^\31]*') end
+local function id_of(mid) return string.match(mid, '\31(.*)$') or '' end
+local function limit_of_group(group) return string.match(group, '^[^\31]*') end
 
 -- lane -> { name, tenant, queue, pool, groups, pool scope, tenant scope }; parsed once a script.
 local lanes = {}
@@ -14,12 +18,12 @@ local function lane_of(name)
     at = at + 1
     parts[at] = part
   end
-  local groups = {}
+  local tenant, pool, groups = parts[1] or '', parts[3] or '', {}
   for i = 4, at - 1, 2 do groups[#groups + 1] = parts[i] .. US .. parts[i + 1] end
   lane = {
-    name = name, tenant = parts[1], queue = parts[2], pool = parts[3], groups = groups,
-    pool_scope = 'p' .. US .. parts[3],
-    scope = 't' .. US .. parts[3] .. US .. parts[1],
+    name = name, tenant = tenant, queue = parts[2], pool = pool, groups = groups,
+    pool_scope = 'p' .. US .. pool,
+    scope = 't' .. US .. pool .. US .. tenant,
   }
   lanes[name] = lane
   return lane

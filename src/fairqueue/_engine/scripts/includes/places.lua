@@ -45,11 +45,26 @@ local function make_dead(mid, h, reason, text)
   return 'x'
 end
 
+-- A header for a message whose own was destroyed, from what its lease or its lane still knows.
+local function salvage_header(lane, token, attempt)
+  return {
+    state = 'f', token = token, via = 'e', attempt = attempt, crashes = 0, deliveries = attempt, redrives = 0,
+    noted = 0, max_attempts = '', priority = 0, cost = '1', seq = numbers('seq', 1),
+    enqueued_at = int(now), moved_at = int(now), lane = lane,
+  }
+end
+
 -- The header of a message that an index of `state` lists; nil if there is none. An unreadable one must not
--- stop its neighbours nor be lost: that message goes to the dead letters with its bytes.
+-- stop its neighbours nor be lost: that message goes to the dead letters with its bytes. What has not even the name of
+-- a message could be taken from there by nobody: it is dropped.
 local function readable_header(mid, text, state, lane)
   local h = header_of(mid, text)
   if h or not text then return h end
+  if not is_pair(mid) then
+    call('HDEL', k.head, mid)
+    call('HDEL', k.body, mid)
+    return nil
+  end
   local tenant = tenant_of(mid)
   h = salvage_header(lane or (tenant .. US .. 'unknown' .. US .. 'default'), '', 0)
   moved_between(tenant, state, make_dead(mid, h, 'unreadable', 'the stored header could not be read'))

@@ -7,7 +7,9 @@ local function promote_due(limit)
   local done = {}
   for i, mid in ipairs(due) do
     local h = readable_header(mid, heads[i], 'd')
-    local state = h and h.state == 'd' and make_ready(mid, h)
+    local early = h and h.state == 'd' and tonumber(h.moved_at) > now -- the due time was damaged
+    if early then call('ZADD', k.delayed, h.moved_at, mid) end
+    local state = early and 'd' or h and h.state == 'd' and make_ready(mid, h)
     if state == 'r' then moved_between(tenant_of(mid), 'd', 'r') end
     if not heads[i] then call('HDEL', k.body, mid) end -- an enqueue that was cut before its commit mark
     if state ~= 'd' then done[#done + 1] = mid end

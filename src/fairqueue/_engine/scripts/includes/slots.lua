@@ -33,7 +33,7 @@ local function flush_slots()
       redis.log(redis.LOG_WARNING, 'fairqueue: ' .. #mids .. ' not freed, ' .. k.slots(group) .. ': ' .. failed(reply))
     end
   end
-  if failures > 0 then try('HINCRBY', k.totals, 'freed_late', failures) end
+  if failures > 0 then tally('freed_late', failures) end
 end
 
 -- After the records are gone: hand the freed room on, and forget groups that nobody holds or waits for.

@@ -2,22 +2,28 @@
 -- Virtual times are read once and written at the end by flush_clocks().
 local clocks, moved, stopped = {}, {}, {}
 
-local function first(scope)
-  local top = call('ZRANGE', k.ring(scope), 0, 0, 'WITHSCORES')
-  return top[1], tonumber(top[2])
+-- A tag or a virtual time as a number; nil where it is none that turns can be taken by (somebody's hand): infinite, or
+-- so large that what a message costs would be lost in it.
+local LARGEST_TAG = 2 ^ 52
+local function tag_in(stored)
+  local tag = tonumber(stored)
+  if tag and tag > -LARGEST_TAG and tag < LARGEST_TAG then return tag end
 end
 
 -- A virtual time that was destroyed is taken from who is next, or a newcomer would enter far behind all others.
 local function clock(scope)
   if not clocks[scope] then
-    local stored = call('HGET', k.vtime, scope)
-    if not stored then
-      local _, tag = first(scope)
-      stored = tag or 0
-    end
-    clocks[scope] = tonumber(stored)
+    local time = tag_in(call('HGET', k.vtime, scope))
+    if not time then time = tag_in(call('ZRANGE', k.ring(scope), 0, 0, 'WITHSCORES')[2]) end
+    clocks[scope] = time or 0
   end
   return clocks[scope]
+end
+
+-- Who is next, and by which tag: a destroyed one is taken from virtual time.
+local function first(scope)
+  local top = call('ZRANGE', k.ring(scope), 0, 0, 'WITHSCORES')
+  return top[1], top[1] and (tag_in(top[2]) or clock(scope))
 end
 
 local function set_clock(scope, time)
@@ -41,7 +47,7 @@ local function flush_clocks()
   many('HDEL', k.vtime, del)
 end
 
-local function last_tag(scope, member) return tonumber(call('ZSCORE', k.tags(scope), member)) end
+local function last_tag(scope, member) return tag_in(call('ZSCORE', k.tags(scope), member)) end
 
 local function enter(scope, member, tag)
   call('ZADD', k.ring(scope), tag, member)
@@ -51,7 +57,7 @@ end
 -- Leaves the ring; a tag that is still ahead of virtual time is kept, those that fell behind are dropped.
 local function leave(scope, member, tag)
   local time = clock(scope)
-  if tag and tag > time then call('ZADD', k.tags(scope), tag, member) end
+  if tag_in(tag) and tag > time then call('ZADD', k.tags(scope), tag, member) end
   call('ZREM', k.ring(scope), member)
   call('ZREMRANGEBYSCORE', k.tags(scope), '-inf', '(' .. string.format('%.17g', time))
 end
