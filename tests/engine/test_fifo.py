@@ -10,7 +10,7 @@ import pytest
 from fairqueue import FairQueue, Limit, NewMessage, RetryPolicy
 from fairqueue.testing import ManualClock
 from tests.conftest import MakeQueue
-from tests.engine.tools import claimed, finish, ids, one, put
+from tests.engine.tools import claimed, finish, ids, one, put, raw
 
 
 async def spread(queue: FairQueue[Any], count: int, rng: random.Random) -> list[str]:
@@ -139,3 +139,21 @@ async def test_the_same_queue_turned_to_fair_shares_again(make_queue: MakeQueue)
     turns = [lease.message.tenant for lease in await fair.claim(60)]
     assert len(turns) == 51
     assert max(position for position, tenant in enumerate(turns) if tenant != "big") <= 51
+
+
+async def test_a_slot_promised_beside_another_sets_no_endless_virtual_time(make_queue: MakeQueue) -> None:
+    """At a group where nobody else waits any more the lane's turn was taken for one at the end of all time."""
+    limits = [Limit("org", default=1, key="org"), Limit("room", default=2, key="room")]
+    queue = await make_queue(scheduler="fifo", limits=limits)
+    for id_, metadata in (
+        ("holds both", {"org": "o", "room": "r"}),
+        ("holds room", {"room": "r"}),
+        ("waits at org", {"org": "o", "room": "r"}),
+        ("waits at room", {"room": "r"}),
+    ):
+        await queue.enqueue(id_, tenant=id_, id=id_, metadata=metadata)
+    both, room = await queue.claim(10)
+    await finish(queue, [room])  # "waits at room" is woken: its promise is all that is left there
+    await finish(queue, [both])
+    assert b"inf" not in dict(await raw(queue, "HGETALL", "vtime")).values()
+    assert await claimed(queue, 10) == ["waits at org", "waits at room"]

@@ -46,8 +46,8 @@ do
   local function turn_at(lane, group, lane_tag)
     if sibling_first(lane, group, lane_tag) then return nil end
     local scope = group_scope(lane.pool, group)
-    local tag = tonumber(call('ZSCORE', k.ring(scope), lane.tenant))
-    tag = tag or policy.tenant_enters(clock(scope), last_tag(scope, lane.tenant), function() return math.huge end)
+    local tag = tag_in(call('ZSCORE', k.ring(scope), lane.tenant))
+    tag = tag or policy.tenant_enters(clock(scope), last_tag(scope, lane.tenant), function() return lane_tag end)
     local _, least = first(scope)
     local promised = call('HLEN', woken_key(lane.pool, group))
     if to_wake[group] > promised and tag <= (least or math.huge) then return tag end
@@ -67,9 +67,10 @@ do
     local count, charge = batons_of(lane, group)
     call('SADD', k.waiters(group), lane.pool) -- who takes or hands back the baton forgets the group
     add_baton(lane, group, count + 1, charge + cost)
+    if policy.by_seq then return end
     set_clock(scope, tag)
     local in_ring = call('ZSCORE', k.ring(scope), lane.tenant)
-    if not policy.by_seq then call('ZADD', in_ring and k.ring(scope) or k.tags(scope), tag + cost, lane.tenant) end
+    call('ZADD', in_ring and k.ring(scope) or k.tags(scope), tag + cost, lane.tenant)
   end
 
   -- A lane that is woken at one group and would be kept out at another moves on to the list there, as it does when
