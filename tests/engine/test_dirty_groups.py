@@ -277,3 +277,18 @@ async def test_somebody_finds_a_dirty_group_although_the_first_who_waits_there_n
     await faults.wrong_type(queue, "slots", "org", "o")
     assert {await holder.complete(), await other.extend()}
     assert await claimed(queue) == ["org"]
+
+
+async def test_a_dirty_group_at_which_nobody_was_woken_is_named_and_repaired(make_queue: MakeQueue) -> None:
+    """However full it is: its slots cannot be trusted, and who waits there would never ask for its repair."""
+    queue = await make_queue(limits=[Limit("tenant", default=1)])
+    await put(queue, "a", "m1", "m2")
+    lease = await one(queue)
+    assert await claimed(queue) == []
+    await raw(queue, "HSET", "dirty", args=("tenant\x1fa", "dirty"))
+    assert found(await queue.audit()) == [("MOVES", "tenant/a")]
+    await queue.audit(fix=True)
+    assert not (await queue.audit()).findings
+    assert await raw(queue, "EXISTS", "dirty") == 0
+    assert await lease.complete() == "done"
+    assert await claimed(queue) == ["m2"]

@@ -231,7 +231,9 @@ ACTS: dict[str, tuple[Act, ...]] = {
     **dict.fromkeys(
         ("reconcile_group", "reconcile_leases", "reconcile_open", "tidy", "recount"), (reconcile,)
     ),
-    **dict.fromkeys(("audit_types", "audit_heads", "audit_leases", "audit_orphans"), (audit,)),
+    **dict.fromkeys(
+        ("audit_types", "audit_numbers", "audit_heads", "audit_leases", "audit_orphans"), (audit,)
+    ),
     **dict.fromkeys(("audit_group", "audit_pool", "audit_lane", "audit_dead", "pool_lanes"), (audit,)),
     "audit_clean": (audit_when_empty,),
     **dict.fromkeys(("beat", "lock", "ring_bell"), (signs_of_life,)),

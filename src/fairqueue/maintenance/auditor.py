@@ -62,7 +62,7 @@ async def audit(engine: Engine, fix: bool = False) -> AuditReport:
     report = AuditReport(fixed=fix)
     if not await _check_types(engine, report, fix):
         return report
-    for what in ("heads", "leases", "orphans"):
+    for what in ("numbers", "heads", "leases", "orphans"):
         await _walk(engine, report, what, fix)
     root = engine.calls.root
     async for group in scan(engine, "SSCAN", key(root, "groups")):

@@ -19,5 +19,6 @@ for i = 1, #page[2], 2 do
     if fix == 1 then call('ZREM', k.dead(of), page[2][i]) end
   end
 end
+if not is_name(of) then found('KEEP', of, 'dead letters are listed under a name that no tenant has') end
 if fix == 1 and call('EXISTS', k.dead(of)) == 0 then call('SREM', k.dead_tenants, of) end
 return { page[1], #page[2] / 2, findings }

@@ -7,6 +7,7 @@
 -- @include audit
 
 local group = of
+if not is_pair(group) then found('SLOTS', group, 'the group has no name that a limit gives') end
 local held = held_in(group)
 if not held then
   found('SLOTS', group, 'the slots key holds a ' .. call('TYPE', k.slots(group)).ok .. ', not a hash')
@@ -29,21 +30,53 @@ for i = 1, #slots, 2 do
   end
 end
 
+local function turn_anew(lane)
+  lane_leaves(lane)
+  local _, seq = next_in(lane)
+  if seq then lane_ready(lane, seq) end
+end
+
+-- The fields of the batons of each lane. A further baton has the lane's name too.
+local function batons_by_lane(pool)
+  local by_lane = {}
+  for _, name in ipairs(call('HKEYS', woken_key(pool, group))) do
+    local lane = string.match(name, '^[^\30]*')
+    by_lane[lane] = by_lane[lane] or {}
+    table.insert(by_lane[lane], name)
+  end
+  return by_lane
+end
+
+-- Is there a field for each baton that is counted, and no other? Those of no lane would be promised for good.
+local function well_counted(pool, lane, fields)
+  if not own_lane(lane, pool, tenant_of(lane)) then return false end
+  local count = string.match(call('HGET', woken_key(pool, group), lane) or '', '^(%d+)\31')
+  if call('HEXISTS', woken_key(pool, group), lane) == 1 then count = count or '1' end
+  if tonumber(count) ~= #fields then return false end
+  for number = 2, #fields do
+    if call('HEXISTS', woken_key(pool, group), further_baton(lane_of(lane), number)) == 0 then return false end
+  end
+  return true
+end
+
 -- Slots promised to woken lanes; one that takes no turns would keep its slot from everybody for good.
 local function promised(pool)
-  local woken = 0
-  for _, name in ipairs(call('HKEYS', woken_key(pool, group))) do
-    local lane = lane_of(string.match(name, '^[^\30]+')) -- a further baton has the lane's name too
+  local woken, named = 0, string.gsub(group, US, '/')
+  for name, fields in pairs(batons_by_lane(pool)) do
+    local lane, wrong = lane_of(name), nil
     local ring = k.ring(lane.scope)
-    if not sound(ring, 'zset', 'lane' .. US .. lane.name) or call('ZSCORE', ring, lane.name) then
-      woken = woken + 1
-    elseif name == lane.name then
-      local named = string.gsub(group, US, '/')
-      found('MOVES', 'lane' .. US .. name, 'a slot of ' .. named .. ' is promised to the lane but it takes no turns')
+    if not well_counted(pool, name, fields) then
+      wrong = 'the slots of ' .. named .. ' that are promised to the lane are not as counted'
+    elseif sound(ring, 'zset', 'lane' .. US .. name) and not call('ZSCORE', ring, name) then
+      wrong = 'a slot of ' .. named .. ' is promised to the lane but it takes no turns'
+    end
+    if not wrong then
+      woken = woken + #fields
+    else
+      found('MOVES', 'lane' .. US .. name, wrong)
       if fix == 1 then
-        lane_leaves(lane)
-        local _, seq = next_in(lane)
-        if seq then lane_ready(lane, seq) end
+        many('HDEL', woken_key(pool, group), fields)
+        if own_lane(name, pool, lane.tenant) then turn_anew(lane) end
       end
     end
   end
@@ -63,10 +96,16 @@ for _, pool in ipairs(pools) do
     local waiting = call('ZCARD', k.ring(group_scope(pool, group)))
     local woken = promised(pool)
     local room = limit and limit - held or math.huge
-    if waiting > 0 and room > woken then
+    check_tags(k.ring(group_scope(pool, group)), group_scope(pool, group), group)
+    if waiting > 0 and dirty_state(group) == 'dirty' then
+      -- a group that cannot be trusted is found by a lane that is woken, however full it is
+      local evidence = waiting .. ' tenants wait in pool ' .. pool .. ', none was woken to have it repaired'
+      if woken == 0 then found('MOVES', group, evidence) end
+    elseif waiting > 0 and room > woken then
       local evidence = waiting .. ' tenants wait in pool ' .. pool .. ', room ' .. tostring(room) .. ', woken ' .. woken
       found('MOVES', group, evidence)
     end
   end
 end
+if fix == 1 then flush_moves() end
 return { page[1], #slots / 2, findings }

@@ -6,18 +6,9 @@
 -- @include transition
 -- @include audit
 
--- A counter that is behind what it gave out would give it out again, and new messages would overtake old ones; one that
--- is no number ends every script that counts on with it.
+-- A counter that is behind what it gave out would give it out again, and new messages would overtake old ones.
 local given_out = {}
-for _, name in ipairs({ 'seq', 'claims', 'dead' }) do
-  local value = call('HGET', k.counters, name)
-  given_out[name] = tonumber(value or 0)
-  if not given_out[name] then
-    found('CLEAN', 'counters' .. US .. name, 'the counter is no number')
-    given_out[name] = 0
-    if fix == 1 then call('HSET', k.counters, name, '0') end
-  end
-end
+for _, name in ipairs({ 'seq', 'dead' }) do given_out[name] = count_in(call('HGET', k.counters, name)) or 0 end
 
 local behind = {} -- said once a page
 local function at_least(name, given)
@@ -48,8 +39,10 @@ function checks.r(mid, h)
 end
 
 function checks.d(mid, h)
-  if call('ZSCORE', k.delayed, mid) then return end
-  found('KEEP', mid, 'the message is delayed but no due time is set')
+  local due = tonumber(call('ZSCORE', k.delayed, mid))
+  if due == tonumber(h.moved_at) then return end
+  local missing = 'the message is delayed but no due time is set'
+  found('KEEP', mid, due and 'the due time is not the one its header says' or missing)
   if fix == 1 then call('ZADD', k.delayed, h.moved_at, mid) end
 end
 
@@ -74,7 +67,9 @@ function checks.f(mid, h)
     call('HSET', k.leases, mid, pack_lease(lease_of_header(h, '')))
   end
   -- reconcile gives it a whole visibility timeout: whoever runs it is not to be doubled
-  if not call('ZSCORE', k.deadlines, mid) then found('OWNER', mid, 'the message is in flight but has no deadline') end
+  if not deadline_of(mid) then
+    found('OWNER', mid, 'the message is in flight but has no deadline, or one that never comes')
+  end
 end
 
 function checks.x(mid)
@@ -84,10 +79,11 @@ function checks.x(mid)
   if held then
     found('KEEP', 'dead' .. US .. tenant, 'the dead letters key holds a ' .. held .. ', not a zset')
     if fix == 1 then call('UNLINK', k.dead(tenant)) end
-  elseif place then
+  elseif place and tonumber(place) >= 0 and tonumber(place) < SEQS then
     at_least('dead', tonumber(place))
   else
-    found('KEEP', mid, 'the message is dead but not among the dead letters')
+    place = nil
+    found('KEEP', mid, 'the message is dead but not among the dead letters, or at no place there')
   end
   if fix == 1 and not place then
     given_out.dead = numbers('dead', 1)

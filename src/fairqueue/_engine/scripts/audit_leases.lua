@@ -19,25 +19,24 @@ local function check_slots(mid, lease)
   end
 end
 
+local NO_DEADLINE = 'the lease has no deadline, or one that never comes'
 local page = call('HSCAN', k.leases, cursor, 'COUNT', 100)
 local entries = page[2]
 for i = 1, #entries, 2 do
   local mid, lease = entries[i], unpack_lease(entries[i + 1])
   local h = unpack_header(call('HGET', k.head, mid))
+  local of_nobody = h and h.state ~= 'f' or not h and not (lease and is_pair(mid))
   if not lease then
     found('OWNER', mid, 'the lease record cannot be read')
   elseif not h then
     found('OWNER', mid, 'there is a lease record but no message')
-    if fix == 1 then put_header(mid, salvage_header(lease.lane, lease.token, lease.attempt)) end
+    if fix == 1 and not of_nobody then put_header(mid, salvage_header(lease.lane, lease.token, lease.attempt)) end
   elseif h.state ~= 'f' then
     found('OWNER', mid, 'there is a lease record but the message is not in flight')
   else
     check_slots(mid, lease)
   end
-  if not call('ZSCORE', k.deadlines, mid) then
-    found('OWNER', mid, 'the lease has no deadline')
-  elseif fix == 1 and h and h.state ~= 'f' then
-    call('ZADD', k.deadlines, int(now), mid)
-  end
+  if not deadline_of(mid) then found('OWNER', mid, NO_DEADLINE) end
+  if fix == 1 and of_nobody then call('ZADD', k.deadlines, int(now), mid) end -- reclaim drops it with its slots
 end
 return { page[1], #entries / 2, findings }

@@ -7,15 +7,29 @@
 
 local MAX_LANES = 200
 if not sound(k.ring('p' .. US .. of), 'zset', of) then return { '0', 1, findings } end
+local function check_scope(scope, subject)
+  if sound(k.tags(scope), 'zset', subject) then check_tags(k.tags(scope), scope, subject) end
+  check_tags(k.ring(scope), scope, subject)
+end
+
+if cursor == '0' then
+  check_scope('p' .. US .. of, of)
+  if sound(k.blocked(of), 'set', of) and call('EXISTS', k.ring('p' .. US .. of), k.blocked(of)) == 0 then
+    found('MOVES', of, 'the pool is listed but nobody takes turns or waits there')
+    if fix == 1 then call('SREM', k.pools, of) end
+  end
+end
 local page = call('ZSCAN', k.ring('p' .. US .. of), cursor, 'COUNT', 20)
 local members = page[2]
 for i = 1, #members, 2 do
   local scope = 't' .. US .. of .. US .. members[i]
   local readable = sound(k.ring(scope), 'zset', members[i])
+  if readable then check_scope(scope, members[i]) end
   local names = readable and call('ZRANGE', k.ring(scope), 0, MAX_LANES - 1) or {}
   if readable and #names == 0 then
     found('MOVES', members[i], 'the tenant takes turns in pool ' .. of .. ' but has no claimable lane')
     if fix == 1 then tenant_changed(lane_of(members[i] .. US .. 'none' .. US .. of)) end
+    if fix == 1 and not is_name(members[i]) then call('ZREM', k.ring('p' .. US .. of), members[i]) end
   end
   for _, name in ipairs(names) do
     if not own_lane(name, of, members[i]) then

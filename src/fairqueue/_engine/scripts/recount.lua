@@ -13,10 +13,12 @@ if call('HLEN', k.head) > most or call('HLEN', k.present) > most then return fin
 local counted, sums = {}, { r = 0, d = 0, x = 0 }
 local heads = call('HGETALL', k.head)
 for i = 1, #heads, 2 do
-  local tenant, h = tenant_of(heads[i]), unpack_header(heads[i + 1])
+  local tenant, h = tenant_of(heads[i]), is_pair(heads[i]) and unpack_header(heads[i + 1])
   local of = counted[tenant] or { all = 0, r = 0, d = 0, x = 0 }
-  counted[tenant] = of
-  of.all = of.all + 1
+  if is_pair(heads[i]) then
+    counted[tenant] = of
+    of.all = of.all + 1
+  end
   if h and h.state ~= 'f' then
     of[h.state] = of[h.state] + 1
     sums[h.state] = sums[h.state] + 1
@@ -26,13 +28,16 @@ for _, tenant in ipairs(call('HKEYS', k.present)) do
   counted[tenant] = counted[tenant] or { all = 0, r = 0, d = 0, x = 0 }
 end
 
--- A counter that is no number, or whose key holds another type, is as wrong as one that is behind.
+-- A counter that is no number, or whose key holds another type, is as wrong as one that is behind; the former is named
+-- by the walk over what must hold numbers.
 local function compare(key, field, number, subject)
   local stored = try('HGET', key, field)
   local unreadable = failed(stored)
-  if not unreadable and (tonumber(stored or 0)) == number then return end
+  if not unreadable and (count_in(stored or '0')) == number then return end
   local is = unreadable and 'unreadable' or tostring(stored or 0)
-  findings[#findings + 1] = { 'CLEAN', subject, 'counter ' .. field .. ' is ' .. is .. ', counted ' .. int(number) }
+  if unreadable or count_in(is) then
+    findings[#findings + 1] = { 'CLEAN', subject, 'counter ' .. field .. ' is ' .. is .. ', counted ' .. int(number) }
+  end
   if fix == 1 then
     if unreadable then call('UNLINK', key) end
     call('HSET', key, field, int(number))

@@ -28,6 +28,21 @@ local function sound(key, wanted, subject)
   return fix == 1
 end
 
+-- Tags that no turn can be taken by: who has one would be first, or last, for good. With fix they are those of virtual
+-- time, as a claim takes them where it meets them.
+local MOST_TAGS = 100
+local function check_tags(key, scope, subject)
+  local bounds = { string.format('(%.0f', LARGEST_TAG), string.format('(-%.0f', LARGEST_TAG) }
+  local above = call('ZRANGEBYSCORE', key, bounds[1], '+inf', 'LIMIT', 0, MOST_TAGS)
+  local below = call('ZRANGEBYSCORE', key, '-inf', bounds[2], 'LIMIT', 0, MOST_TAGS)
+  for _, members in ipairs({ above, below }) do
+    for _, member in ipairs(members) do
+      found('MOVES', subject, 'the tag of ' .. string.gsub(member, US, '/') .. ' is no number that turns are taken by')
+      if fix == 1 then call('ZADD', key, string.format('%.17g', clock(scope)), member) end
+    end
+  end
+end
+
 -- Slots that cannot be counted are found where they are needed too, for nobody may ever have held one. Reconcile mends
 -- them.
 local function check_countable(group)
@@ -63,6 +78,9 @@ local function check_lane(lane, h)
   if lanes_checked[lane.name] then return end
   lanes_checked[lane.name] = true
   if not sound_keys(lane) then return end
+  for _, group in ipairs(lane.groups) do
+    check_tags(waiting_key(lane.pool, group, lane.tenant), lane.scope, 'lane' .. US .. lane.name)
+  end
   local in_ring = call('ZSCORE', k.ring(lane.scope), lane.name)
   local parked_at = call('HGET', parked_key(lane), lane.name)
   local stopped
