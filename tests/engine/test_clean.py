@@ -64,7 +64,7 @@ async def test_replay_records_expire(make_queue: MakeQueue) -> None:
     pattern = queue._engine.calls.root + "call:*"
     for name in await queue._engine.command("KEYS", pattern):
         ttl = await queue._engine.command("PTTL", name)
-        assert 0 < ttl <= 61_000
+        assert 0 < ttl <= 120_000  # operators' calls and declarations are known for longest
 
 
 async def test_blocked_tenants_that_leave_leave_nothing(make_queue: MakeQueue) -> None:

@@ -43,7 +43,7 @@ async def test_a_client_that_died_before_it_woke_anybody_is_stood_in_for(
         raise ConnectionError("the connection breaks here")
 
     with monkeypatch.context() as patch:
-        patch.setattr("fairqueue._engine.engine.follow_up", die)
+        patch.setattr("fairqueue._engine.agreement.follow_up", die)
         with pytest.raises(ConnectionError):
             await dying.connect()
     await dying.close()
