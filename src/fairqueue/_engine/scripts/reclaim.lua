@@ -44,7 +44,17 @@ end
 local lease_texts, head_texts = get_many(k.leases, expired), get_many(k.head, expired)
 local reclaimed, dead = {}, {}
 
+-- A settle that was cut may have put a message in its next place and not said so in the header: it leaves that first.
+local function leave_other_places(mid)
+  call('ZREM', k.delayed, mid)
+  local tenant = tenant_of(mid)
+  local letters = try('ZREM', k.dead(tenant), id_of(mid))
+  if failed(letters) and not other_type(k.dead(tenant), 'zset') then error(letters) end
+  if letters == 1 and call('EXISTS', k.dead(tenant)) == 0 then call('SREM', k.dead_tenants, tenant) end
+end
+
 local function take_back(mid, lease, h)
+  leave_other_places(mid)
   local budget = lease and lease.max_crashes or tonumber(settings.max_crashes)
   h.via, h.crashes = 'c', h.crashes + 1
   count(tenant_of(mid), 'reclaimed')

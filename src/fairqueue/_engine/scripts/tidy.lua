@@ -67,6 +67,18 @@ local function something_is_missing()
   return true
 end
 
+-- A script was cut when the last one had left the pool. With nothing ready anywhere no ring can be missing there.
+local function forget_idle_pools()
+  if (tonumber(call('HGET', k.totals, 'r')) or 0) > 0 then return end
+  for _, pool in ipairs(call('SRANDMEMBER', k.pools, POOLS)) do
+    if call('EXISTS', k.ring('p' .. US .. pool), k.blocked(pool)) == 0 then
+      stop_clock('p' .. US .. pool)
+      call('SREM', k.pools, pool)
+    end
+  end
+end
+
+if cursor == 's0' then forget_idle_pools() end
 local missing = cursor == 's0' and call('EXISTS', k.head) == 1 and something_is_missing()
 local kind, inner = string.match(cursor, '^(%l)(%d+)$')
 if not kind then kind, inner = 's', '0' end

@@ -52,7 +52,7 @@ do
       local h = readable_header(mid, text, 'r', lane.name)
       return h and h.state == 'r' and make_ready(mid, h)
     end
-    call('HDEL', k.body, mid)
+    drop_body(mid)
     tally('dropped_entries', 1)
   end
 

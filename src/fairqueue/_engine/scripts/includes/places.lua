@@ -71,6 +71,12 @@ local function readable_header(mid, text, state, lane)
   return nil
 end
 
+-- The payload of an index entry without a header: an enqueue was cut, or a message ended. But one whose header was
+-- destroyed while it was in flight still has its lease, and is written again from that.
+local function drop_body(mid)
+  if call('HEXISTS', k.leases, mid) == 0 then call('HDEL', k.body, mid) end
+end
+
 -- Messages that end here. The header goes first, so that the message is gone; the index that listed it goes last,
 -- so that what a cut leaves is found there, and dropped with its payload, by whoever reads the index.
 local gone, unlisted, emptied = {}, {}, {}
