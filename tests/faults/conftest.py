@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.faults.record import note
+from tests.faults.record import Harm, note
 from tests.support.fixtures import log, make_queue, make_server, module_proxy, own, proxy, start_worker
 
 __all__ = ["injected", "log", "make_queue", "make_server", "module_proxy", "own", "proxy", "start_worker"]
 
 _KINDS = {"test_server_trouble": "server", "test_cancelled_anywhere": "cancelled"}
-_PASSED = pytest.StashKey[bool]()
+_FAILURE = pytest.StashKey[str]()
 
 
-@dataclass(slots=True)
-class Injected:
-    """How many faults a test has injected, and the kind of its line in ``build/faults/``."""
+@dataclass
+class Injected(Harm):
+    """What a test has injected, and the kind of its line in ``build/faults/``."""
 
-    kind: str
-    faults: int = 0
+    kind: str = ""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[pytest.TestReport]:
     report: pytest.TestReport = yield  # type: ignore[misc]
     if call.when == "call":
-        item.stash[_PASSED] = report.passed
+        item.stash[_FAILURE] = "" if report.passed else report.longreprtext
     return report  # type: ignore[return-value]
 
 
@@ -38,5 +37,6 @@ def injected(request: pytest.FixtureRequest) -> Iterator[Injected]:
     """Counts what the test injects. It is noted when the test is over: one that fails is a problem."""
     counted = Injected(kind=_KINDS[Path(request.node.path).stem])
     yield counted
-    problems = int(not request.node.stash.get(_PASSED, False))
-    note(counted.kind, what=request.node.name, faults=counted.faults, problems=problems)
+    if failure := request.node.stash.get(_FAILURE, "it did not end"):
+        counted.blame(failure)
+    note(what=request.node.name, **asdict(counted))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from tests.support.processes import ROOT
@@ -21,3 +22,22 @@ def note(kind: str, **result: Any) -> None:
         os.write(file, line)  # one write: lines of several processes never mix
     finally:
         os.close(file)
+
+
+@dataclass
+class Harm:
+    """How many faults were injected, and after how many of them something was lost, wedged, or run twice."""
+
+    faults: int = 0
+    lost: int = 0
+    wedged: int = 0
+    twice: int = 0
+
+    def blame(self, problem: str) -> None:
+        """Counts a problem by what it says: whatever is not as promised and neither lost nor run twice is wedged."""
+        if "lost" in problem:
+            self.lost += 1
+        elif "ran again" in problem or "run again" in problem or "twice" in problem:
+            self.twice += 1
+        else:
+            self.wedged += 1

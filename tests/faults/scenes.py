@@ -1,18 +1,26 @@
-"""What each script is made to do while one of its commands fails: a queue with work in every state, and the acts."""
+"""A queue with work in every state, what is known of it, and what must hold after a fault."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fairqueue import FairQueue, Lease, Limit, NewMessage
-from fairqueue._engine.keys import join
-from fairqueue.testing import ManualClock, drain, faults
+from fairqueue._engine.calls import Call, CallNumber, SettleRow, Stream
+from fairqueue._engine.keys import US
+from fairqueue._engine.scan import escaped, scan
+from fairqueue.maintenance.promoter import promote
+from fairqueue.testing import ManualClock, drain
 from tests.engine.tools import raw
 
-LIMITS = [Limit("tenant", default=2), Limit("org", default=3, key="org")]
-TENANTS = ("a", "b", "c", "d")
+LIMITS = [
+    Limit("tenant", default=2),
+    Limit("org", default=3, key="org"),
+    Limit("room", default=1, key="room"),
+]
+Named = tuple[str, str]
 
 
 @dataclass
@@ -22,221 +30,124 @@ class Scene:
     queue: FairQueue[Any]
     clock: ManualClock
     leases: list[Lease[Any]] = field(default_factory=list)
-    accepted: set[tuple[str, str]] = field(default_factory=set)
-    maybe: set[tuple[str, str]] = field(default_factory=set)  # an enqueue that raised may have stored it
-    ended: set[tuple[str, str]] = field(default_factory=set)
-    twice: list[tuple[str, str]] = field(default_factory=list)  # ran again after it was done
+    accepted: set[Named] = field(default_factory=set)
+    maybe: set[Named] = field(default_factory=set)  # an enqueue that raised may have stored it
+    ended: set[Named] = field(default_factory=set)
+    twice: list[Named] = field(default_factory=list)  # ran again after it was done, or while its lease lived
+    call: Call[Any] | None = None  # one that has been made, for the act to repeat
 
-    async def add(self, tenant: str, *ids: str, **options: Any) -> None:
-        messages = [NewMessage(id, tenant=tenant, id=id, metadata={"org": "o"}, **options) for id in ids]
-        named = {(tenant, id) for id in ids}
-        self.maybe |= named
+    async def add(
+        self, tenant: str, *ids: str, org: str | None = "o", room: str | None = None, **options: Any
+    ) -> None:
+        named = {"org": org, "room": room}
+        metadata = {limit: of for limit, of in named.items() if of is not None}
+        messages = [NewMessage(id, tenant=tenant, id=id, metadata=metadata, **options) for id in ids]
+        self.maybe |= {(tenant, id) for id in ids}
         await self.queue.enqueue_many(messages)
-        self.accepted |= named
+        self.accepted |= {(tenant, id) for id in ids}
+
+    async def take(self, n: int) -> Sequence[Lease[Any]]:
+        """Claims n more, which this client then holds."""
+        leases = await self.queue.claim(n)
+        self.leases += leases
+        return leases
+
+    async def done(self, lease: Lease[Any]) -> None:
+        """Completes one that this client holds."""
+        self.leases.remove(lease)
+        await lease.complete()
+        self.end(lease)
 
     def end(self, *leases: Lease[Any]) -> None:
         self.ended |= {(lease.message.tenant, lease.message.id) for lease in leases}
 
+    def give_up(self) -> list[Lease[Any]]:
+        """The leases that this client holds, for it to end in a way that lets others claim the message."""
+        leases, self.leases = self.leases, []
+        return leases
+
+    def may_be_gone(self, *named: Named) -> None:
+        """A call that may have ended these is under way, or their records are destroyed by hand."""
+        self.accepted -= set(named)
+
     async def run(self, call: Any) -> Any:
         return await self.queue._engine.run(call)
 
-    async def recover(self) -> None:
-        """The maintenance passes, then everything that is left is worked off."""
+    async def living(self) -> set[Named]:
+        """The messages whose lease lives: by what is stored, or because this client was given it."""
+        return await self._stored_leases() | {
+            (lease.message.tenant, lease.message.id)
+            for lease in self.leases
+            if lease.deadline.timestamp() * 1000 > self.clock.now_ms()
+        }
+
+    async def _stored_leases(self) -> set[Named]:
+        """Of what is in flight, with its record, and not expired."""
+        now, found = self.clock.now_ms(), set()
+        for mid in await raw(self.queue, "ZRANGEBYSCORE", "deadlines", args=(f"({now}", "+inf")):
+            lease, head = [await raw(self.queue, "HGET", kind, args=(mid,)) for kind in ("leases", "head")]
+            if lease and head and head.startswith(b"f\x1f" + lease.partition(b"\x1f")[0] + b"\x1f"):
+                found.add(_named(mid))
+        return found
+
+    async def claimed_by_another(self) -> None:
+        """Time has not moved: whoever else claims gets nothing that somebody holds."""
+        living, calls = await self.living(), self.queue._engine.calls
+        stream = Stream(secrets.token_hex(4), 1, CallNumber(1))
+        claimed = await self.run(calls.claim(stream, 20, 30_000, "another", ("default",)))
+        got = [(one.tenant, one.id, one.token) for one in claimed.messages]
+        self.twice += sorted({(tenant, id_) for tenant, id_, _ in got} & living)
+        rows = [SettleRow(*one, "complete") for one in got]
+        outcomes = await self.run(calls.settle(replace(stream, number=2), rows, 60_000)) if rows else []
+        self.ended |= {one[:2] for one, outcome in zip(got, outcomes, strict=True) if outcome == "done"}
+
+    async def maintain(self) -> None:
+        """The maintenance passes, when all leases have expired."""
         self.end(*(one for one in self.leases if (made := one._held.settlement) and made.outcome == "done"))
         await self.queue.reconcile()
         self.clock.advance(60)
         await self.queue.reclaim()
+        await promote(self.queue._engine)
         await self.queue.reconcile()
+
+    async def work_off(self) -> None:
+        """Everything that is left is claimed and completed; what is dead is counted and purged."""
         for _ in range(6):  # retries come due one after another
-            for message in await drain(self.queue):
+            for message in await drain(self.queue, batch=5):
                 named = (message.tenant, message.id)
                 if named in self.ended:
                     self.twice.append(named)
                 self.ended.add(named)
+            async for tenant in self.queue.dead_letters.tenants():
+                items, _ = await self.queue.dead_letters.list(tenant)
+                self.ended |= {(tenant, item.message.id) for item in items}
+                await self.queue.dead_letters.purge(tenant)
+            if not await raw(self.queue, "EXISTS", "head"):
+                return
             self.clock.advance(4000)
-        for tenant in TENANTS:
-            items, _ = await self.queue.dead_letters.list(tenant)
-            self.ended |= {(tenant, item.message.id) for item in items}
-            await self.queue.dead_letters.purge(tenant)
 
 
-async def prepared(queue: FairQueue[Any], clock: ManualClock) -> Scene:
-    scene = Scene(queue, clock)
+def _named(mid: bytes) -> Named:
+    tenant, _, id_ = mid.decode().partition(US)
+    return tenant, id_
+
+
+Step = Callable[[Scene], Awaitable[Any]]
+
+
+async def mend(scene: Scene) -> None:
+    """Somebody removes what holds another type and is told by no other key: the doctor names it."""
+    root = scene.queue._engine.calls.root
+    for kind in ("lane", "dead", "served"):
+        async for name in scan(scene.queue._engine, "SCAN", None, escaped(root + kind) + "*"):
+            if await scene.queue._engine.command("TYPE", name) == b"string":
+                await scene.queue._engine.command("DEL", name)
+
+
+async def prepared(scene: Scene) -> None:
+    """Three are held, which fills a tenant and the org; others wait for both; one is delayed."""
     await scene.add("a", "a1", "a2", "a3", "a4")
     await scene.add("b", "b1", "b2", queue="other")
     await scene.add("b", "b3")
     await scene.add("c", "later", delay=5)
-    scene.leases = await queue.claim(3)
-    return scene
-
-
-Act = Callable[[Scene], Awaitable[Any]]
-
-# --- transitions ---------------------------------------------------------------------------------------------------
-
-
-async def enqueue(scene: Scene) -> None:
-    await scene.add("d", "d1", "d2", queue="new")
-    await scene.add("a", "a5", delay=3)
-
-
-async def claim(scene: Scene) -> None:
-    await scene.leases[0].complete()
-    scene.end(scene.leases[0])
-    scene.clock.advance(6)
-    await scene.queue.claim(3)
-
-
-async def complete(scene: Scene) -> None:
-    scene.accepted -= {
-        (lease.message.tenant, lease.message.id) for lease in scene.leases
-    }  # may be gone, may be not
-    await scene.queue.complete_many(scene.leases)
-
-
-async def fail(scene: Scene) -> None:
-    await scene.queue.fail_many(scene.leases, "no")
-
-
-async def release(scene: Scene) -> None:
-    await scene.queue.release_many(scene.leases)
-
-
-async def dead_letter(scene: Scene) -> None:
-    for lease in scene.leases:
-        await lease.dead_letter("no")
-
-
-async def extend(scene: Scene) -> None:
-    await scene.queue.extend_many(scene.leases)
-
-
-async def promote(scene: Scene) -> None:
-    scene.clock.advance(6)
-    await scene.run(scene.queue._engine.calls.promote(100))
-
-
-async def redrive(scene: Scene) -> None:
-    await dead_letter(scene)
-    for tenant in ("a", "b"):
-        await scene.queue.dead_letters.redrive_all(tenant)
-
-
-async def purge(scene: Scene) -> None:
-    await dead_letter(scene)
-    scene.maybe |= scene.accepted
-    scene.accepted -= {(lease.message.tenant, lease.message.id) for lease in scene.leases}
-    for tenant in ("a", "b"):
-        await scene.queue.dead_letters.purge(tenant)
-
-
-async def set_limit(scene: Scene) -> None:
-    await scene.queue.limits.set("org", "o", 10)
-
-
-# --- settings ------------------------------------------------------------------------------------------------------
-
-
-async def configure(scene: Scene) -> None:
-    declared, engine = {"scheduler": "fifo", "max_crashes": "7"}, scene.queue._engine
-    stream = engine.settle_streams.take()
-    await scene.run(engine.calls.configure(stream, "me", declared, [("tenant", 3), ("org", None)]))
-
-
-async def retag(scene: Scene) -> None:
-    for cursor in ("ring0", "blocked0", "groups0", "pool0"):
-        await scene.run(scene.queue._engine.calls.retag("default", cursor))
-
-
-# --- maintenance ---------------------------------------------------------------------------------------------------
-
-
-async def reclaim(scene: Scene) -> None:
-    scene.clock.advance(31)
-    await scene.queue.reclaim()
-
-
-async def damaged(scene: Scene) -> None:
-    await faults.leak_slot(scene.queue, "org", "o", "ghost")
-    lost = scene.leases[0].message
-    await faults.delete(scene.queue, "slot", lost.tenant, lost.id)
-    await faults.delete(scene.queue, "deadline", lost.tenant, lost.id)
-    await faults.wrong_type(scene.queue, "slots", "tenant", "b")
-    await raw(
-        scene.queue, "HSET", "stopped", args=(join("a", "default", "default", "tenant", "a", "org", "o"), 1)
-    )
-    await raw(scene.queue, "SADD", "dead_tenants", args=("nobody",))
-    await raw(scene.queue, "HSET", "vtime", args=(join("p", "nowhere"), 5))
-
-
-async def reconcile(scene: Scene) -> None:
-    await damaged(scene)
-    await scene.queue.reconcile()
-
-
-async def audit(scene: Scene) -> None:
-    await dead_letter(scene)
-    scene.leases.extend(await scene.queue.claim(1))
-    await damaged(scene)
-    await raw(scene.queue, "HSET", "body", args=(join("a", "none"), "0:1"))
-    await raw(scene.queue, "ZADD", "dead", "a", args=(99, "none"))
-    await raw(scene.queue, "HINCRBY", "totals", args=("r", 3))
-    await scene.queue.audit(fix=True)
-
-
-async def audit_when_empty(scene: Scene) -> None:
-    """All work is done, and a key was left."""
-    scene.clock.advance(6)
-    leases, scene.leases = scene.leases, []
-    while leases:
-        scene.end(*leases)
-        await scene.queue.complete_many(leases)
-        leases = await scene.queue.claim(10)
-    await raw(scene.queue, "HSET", "dirty", args=(join("tenant", "gone"), "dirty"))
-    await scene.queue.audit(fix=True)
-
-
-async def signs_of_life(scene: Scene) -> None:
-    calls = scene.queue._engine.calls
-    await scene.run(calls.beat("worker", '{"host": "h"}', 60_000))
-    await scene.run(calls.lock("duty", "me", 1000))
-    await scene.run(calls.ring_bell(["default"]))
-    await scene.run(calls.lock("duty", "me", 0))
-    await scene.run(calls.beat("worker", "", 60_000))
-
-
-# --- reads ---------------------------------------------------------------------------------------------------------
-
-
-async def look(scene: Scene) -> None:
-    await scene.queue.get("a", "a1")
-    await scene.queue.limits.get("org", "o")
-    await scene.queue.stats("a")
-    await scene.queue.stats()
-    _ = [state async for state in scene.queue.queues("a")]
-
-
-ACTS: dict[str, tuple[Act, ...]] = {
-    "enqueue": (enqueue,),
-    "claim": (claim,),
-    "settle": (complete, fail, release, dead_letter),
-    "extend": (extend,),
-    "promote": (promote,),
-    "redrive": (redrive,),
-    "purge_dead": (purge,),
-    "set_limit": (set_limit,),
-    "configure": (configure,),
-    "retag": (retag,),
-    "reclaim": (reclaim,),
-    **dict.fromkeys(
-        ("reconcile_group", "reconcile_leases", "reconcile_open", "tidy", "recount"), (reconcile,)
-    ),
-    **dict.fromkeys(
-        ("audit_types", "audit_numbers", "audit_heads", "audit_leases", "audit_orphans"), (audit,)
-    ),
-    **dict.fromkeys(("audit_group", "audit_pool", "audit_lane", "audit_dead", "pool_lanes"), (audit,)),
-    "audit_clean": (audit_when_empty,),
-    **dict.fromkeys(("beat", "lock", "ring_bell"), (signs_of_life,)),
-    **dict.fromkeys(("get", "group_state", "tenant_state", "totals", "lanes", "pool_page"), (look,)),
-}
-"""By script: what makes it run. A script that several acts make run in another way each is there for each."""
+    await scene.take(3)

@@ -13,7 +13,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,7 +30,7 @@ from tests.faults.exchanges import (
     prepared,
     public_operations,
 )
-from tests.faults.record import note
+from tests.faults.record import Harm, note
 from tests.support.awaited import Awaited
 from tests.support.proxy import (
     Fault,
@@ -261,6 +261,9 @@ async def test_a_fault_at_any_exchange_is_made_good_or_named(
             break
     else:
         problems.append(f"more than {MOST} requests")
-    note("exchanges", operation=operation.name, flavour=flavour, faults=injected, problems=len(problems))
+    harm = Harm(injected)
+    for problem in problems:
+        harm.blame(problem)
+    note("exchanges", operation=operation.name, flavour=flavour, **asdict(harm))
     assert injected >= len(FAULTS), "no fault was met"
     assert not problems, f"{len(problems)} of {injected} faults:\n" + "\n".join(problems)

@@ -85,7 +85,7 @@ def cut(queue: FairQueue[Any], fault: Cut) -> Iterator[Cut]:
         if call.script.name != fault.script or fault.called:
             return words(call)
         fault.called = True
-        return ["EVAL", fault.build(call.script.source), 1, queue._engine.calls.root, *call.args]
+        return ["EVAL", fault.build(call.script.source), 1, queue._engine.calls.root, *call.sending()]
 
     connection._words = faulty  # type: ignore[method-assign]
     try:

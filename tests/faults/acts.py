@@ -1,0 +1,55 @@
+"""What each script is made to do while one of its commands fails.
+
+A script is there once for each way that its code can go; test_every_site.py tells which of its commands none of them sends.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from tests.faults.scenes import Step, prepared
+
+
+@dataclass(frozen=True)
+class Act:
+    """What is done while a command of ``script`` fails. ``given`` comes before, on a queue with these options.
+
+    ``after``: what somebody mends by hand then, which no maintenance can.
+    """
+
+    script: str
+    go: Step
+    given: Step = prepared
+    after: Step | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.script}-{self.go.__name__}"  # type: ignore[attr-defined]
+
+
+ACTS: dict[str, list[Act]] = defaultdict(list)
+"""By script."""
+
+
+def act(
+    *scripts: str, given: Step = prepared, after: Step | None = None, **options: Any
+) -> Callable[[Step], Step]:
+    """The function is what makes these scripts run."""
+
+    def put_down(go: Step) -> Step:
+        for script in scripts:
+            ACTS[script].append(Act(script, go, given, after, options))
+        return go
+
+    return put_down
+
+
+def all_acts() -> list[Act]:
+    """Every act, those of one script together."""
+    for module in ("acts_transitions", "acts_claim", "acts_maintenance"):
+        import_module(f"tests.faults.{module}")
+    return [act for acts in ACTS.values() for act in acts]

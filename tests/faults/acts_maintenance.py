@@ -1,0 +1,273 @@
+"""The acts of maintenance, of settings, and of reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairqueue import Limit
+from fairqueue._engine.keys import join
+from fairqueue._engine.settings import defaults
+from fairqueue.limits import to_settings
+from fairqueue.testing import faults
+from tests.engine.tools import lane, raw
+from tests.faults.acts import act
+from tests.faults.acts_transitions import dead_letter
+from tests.faults.crowds import and_then
+from tests.faults.scenes import Scene, Step, prepared
+
+# --- settings ------------------------------------------------------------------------------------------------------
+
+
+@act("configure")
+async def configure(scene: Scene) -> None:
+    declared, engine = {"scheduler": "fifo", "max_crashes": "7"}, scene.queue._engine
+    stream = engine.settle_streams.take()
+    await scene.run(engine.calls.configure(stream, "me", declared, [("tenant", 3), ("org", None)]))
+
+
+@act("retag")
+async def retag(scene: Scene) -> None:
+    for cursor in ("ring0", "blocked0", "groups0", "pool0"):
+        await scene.run(scene.queue._engine.calls.retag("default", cursor))
+
+
+@act("configure")
+async def configure_limits(scene: Scene) -> None:
+    """Other limits than before: whoever waits and fits is to be woken."""
+    limits = [
+        Limit("tenant", default=4),
+        Limit("org", default=5, key="org"),
+        Limit("room", default=1, key="room"),
+    ]
+    engine = scene.queue._engine
+    call = engine.calls.configure(
+        engine.settle_streams.take(), "me", {"limits": to_settings(limits)}, defaults(limits)
+    )
+    await scene.run(call)
+
+
+def retags(cursor: str) -> None:
+    """Each page of it is a call."""
+
+    async def retag_page(scene: Scene) -> None:
+        await scene.run(scene.queue._engine.calls.retag("default", cursor))
+
+    retag_page.__name__ = f"retag_{cursor}"
+    act("retag")(retag_page)
+
+
+for page in ("blocked0", "groups0", "pool0"):
+    retags(page)
+
+
+# --- maintenance ---------------------------------------------------------------------------------------------------
+
+
+async def damaged(scene: Scene) -> None:
+    await faults.leak_slot(scene.queue, "org", "o", "ghost")
+    lost = scene.leases[0].message
+    await faults.delete(scene.queue, "slot", lost.tenant, lost.id)
+    await faults.delete(scene.queue, "deadline", lost.tenant, lost.id)
+    await faults.wrong_type(scene.queue, "slots", "tenant", "b")
+    await raw(
+        scene.queue, "HSET", "stopped", args=(join("a", "default", "default", "tenant", "a", "org", "o"), 1)
+    )
+    await raw(scene.queue, "SADD", "dead_tenants", args=("nobody",))
+    await raw(scene.queue, "HSET", "vtime", args=(join("p", "nowhere"), 5))
+
+
+async def _damaged(scene: Scene) -> None:
+    await prepared(scene)
+    await damaged(scene)
+
+
+@act("reconcile_group", "reconcile_leases", "reconcile_open", "tidy", "recount", given=_damaged)
+async def reconcile(scene: Scene) -> None:
+    await scene.queue.reconcile()
+
+
+async def _damaged_all_over(scene: Scene) -> None:
+    await prepared(scene)
+    await dead_letter(scene)
+    await scene.take(1)
+    await damaged(scene)
+    await raw(scene.queue, "HSET", "body", args=(join("a", "none"), "0:1"))
+    await raw(scene.queue, "ZADD", "dead", "a", args=(99, "none"))
+    await raw(scene.queue, "HINCRBY", "totals", args=("r", 3))
+
+
+@act("audit_types", "audit_numbers", "audit_heads", "audit_leases", "audit_orphans", given=_damaged_all_over)
+@act("audit_group", "audit_pool", "audit_lane", "audit_dead", "pool_lanes", given=_damaged_all_over)
+async def audit(scene: Scene) -> None:
+    await scene.queue.audit(fix=True)
+
+
+async def worse(scene: Scene) -> None:
+    """All that the passes can mend, each in a place of its own."""
+    await damaged(scene)
+    await scene.add("d", "d1", "d2", org=None)
+    await scene.add("e", "e1", org=None)
+    await scene.add("f", "f1", org=None, delay=5)
+    one = scene.leases[1].message
+    await raw(scene.queue, "HSET", "leases", args=(join(one.tenant, one.id), "rubbish"))
+    await raw(scene.queue, "ZADD", "ring", "t", "default", "d", args=(7, lane("x")))
+    await raw(scene.queue, "ZADD", "lane", lane("d", ("tenant", "d")), args=(7, join("d", "none")))
+    await raw(scene.queue, "ZREM", "lane", lane("d", ("tenant", "d")), args=(join("d", "d2"),))
+    await raw(scene.queue, "ZREM", "ring", "t", "default", "e", args=(lane("e", ("tenant", "e")),))
+    await raw(scene.queue, "DEL", "delayed")
+    await raw(scene.queue, "ZADD", "delayed", args=(5, join("d", "d1")))
+    await raw(scene.queue, "ZADD", "deadlines", args=(5, join("d", "d1")))
+    await raw(scene.queue, "HSET", "counters", args=("dead", "rubbish", "seq", 1))
+    await raw(scene.queue, "HSET", "present", args=("nobody", 3))
+    await faults.wrong_type(scene.queue, "tenant", "d")
+    await raw(scene.queue, "HSET", "settings", args=("to_rebuild", "1"))
+
+
+async def worse_yet(scene: Scene) -> None:
+    """A lane and dead letters hold another type."""
+    await worse(scene)
+    await faults.wrong_type(scene.queue, "lane", "e", "default")
+    await raw(scene.queue, "HSET", "stopped", args=(lane("e", ("tenant", "e")), 1))
+
+
+async def nobody_takes_turns(scene: Scene) -> None:
+    """The ring of the pool was evicted."""
+    await prepared(scene)
+    await raw(scene.queue, "DEL", "ring", "p", "default")
+    await raw(scene.queue, "DEL", "waiting", "default", "org", "o", "a")
+
+
+def step(script: str, *args: Any, given: Step = worse) -> None:
+    """One call of the script, with these arguments; what the act leaves is mended by the doctor."""
+
+    async def call(scene: Scene) -> None:
+        build = getattr(
+            scene.queue._engine.calls, script.partition("_")[0] if script.startswith("audit") else script
+        )
+        await scene.run(build(*args))
+
+    async def doctor(scene: Scene) -> None:
+        await scene.queue.audit(fix=True)
+
+    words = [script, *(str(word).replace("\x1f", "_") for word in args), given.__name__]  # type: ignore[attr-defined]
+    call.__name__ = "_".join(words)
+    act(script, given=and_then(prepared, given) if given in (worse, worse_yet) else given, after=doctor)(call)
+
+
+async def lost_list(scene: Scene) -> None:
+    """The lists of those who wait were evicted."""
+    await prepared(scene)
+    await scene.take(3)
+    await raw(scene.queue, "DEL", "waiting", "default", "org", "o", "b")
+    await raw(scene.queue, "DEL", "waiting", "default", "org", "o", "a")
+
+
+async def dead_and_bare(scene: Scene) -> None:
+    """Dead letters that are not listed, payloads that are gone, a group that is not registered, an old lease record."""
+    await prepared(scene)
+    await scene.add("d", "d1", "d2", org=None)
+    await scene.add("f", "f1", org=None, delay=5)
+    scene.may_be_gone(("d", "d1"), ("f", "f1"))
+    for tenant, id_ in (("d", "d1"), ("f", "f1")):
+        await faults.delete(scene.queue, "body", tenant, id_)
+    leases = await raw(scene.queue, "HGETALL", "leases")
+    last = scene.leases.pop()
+    await last.dead_letter("no")
+    await raw(scene.queue, "HSET", "leases", args=[word for pair in leases.items() for word in pair])
+    await raw(scene.queue, "ZADD", "deadlines", args=(0, join(last.message.tenant, last.message.id)))
+    await faults.wrong_type(scene.queue, "dead", last.message.tenant)
+    await raw(scene.queue, "SREM", "groups", args=(join("org", "o"),))
+
+
+ORG, TENANT = join("org", "o"), join("tenant", "b")
+D, E = lane("d", ("tenant", "d")), lane("e", ("tenant", "e"))
+
+step("reconcile_group", ORG, "0")
+step("reconcile_group", TENANT, "0")
+step("reconcile_group", ORG, "0", given=nobody_takes_turns)
+step("reconcile_leases", "0", 30_000)
+for cursor in ("s0", "v0", "d0"):
+    step("tidy", cursor)
+step("tidy", "s0", given=nobody_takes_turns)
+step("recount", True, 2000)
+for cursor in ("b0", "d0", "t0", "n0", "s0"):
+    step("audit_orphans", "orphans", cursor, True, given=worse_yet)
+step("audit_heads", "heads", "0", True)
+step("audit_heads", "heads", "0", True, given=worse_yet)
+step("audit_leases", "leases", "0", True)
+step("audit_group", "group", "0", True, ORG)
+step("audit_group", "group", "0", True, TENANT)
+step("audit_pool", "pool", "0", True, "default")
+step("audit_lane", "lane", "0", True, D)
+step("audit_lane", "lane", "0", True, E, given=worse_yet)
+step("reconcile_group", ORG, "0", given=lost_list)
+step("audit_heads", "heads", "0", True, given=dead_and_bare)
+step("audit_leases", "leases", "0", True, given=dead_and_bare)
+step("pool_lanes", "default", "b0")
+step("pool_page", "default", "b0")
+
+
+@act("audit_types")
+async def audit_wrong_types(scene: Scene) -> None:
+    await faults.wrong_type(scene.queue, "groups")
+    await scene.queue.audit(fix=True)
+
+
+async def _all_done(scene: Scene) -> None:
+    """All work is done, and a key was left."""
+    await prepared(scene)
+    scene.clock.advance(6)
+    leases = scene.give_up()
+    while leases:
+        scene.end(*leases)
+        await scene.queue.complete_many(leases)
+        leases = await scene.queue.claim(10)
+    await raw(scene.queue, "HSET", "dirty", args=(join("tenant", "gone"), "dirty"))
+
+
+async def _idle_pool(scene: Scene) -> None:
+    await _all_done(scene)
+    await raw(scene.queue, "SADD", "pools", args=("default",))
+
+
+step("tidy", "s0", given=_idle_pool)
+
+
+@act("audit_clean", given=_all_done)
+async def audit_when_empty(scene: Scene) -> None:
+    await scene.queue.audit(fix=True)
+
+
+async def _alive(scene: Scene) -> None:
+    calls = scene.queue._engine.calls
+    await scene.run(calls.beat("worker", '{"host": "h"}', 60_000))
+    await scene.run(calls.lock("duty", "me", 1000))
+
+
+@act("beat", "lock", given=_alive)
+async def last_signs_of_life(scene: Scene) -> None:
+    calls = scene.queue._engine.calls
+    await scene.run(calls.lock("duty", "me", 0))
+    await scene.run(calls.beat("worker", "", 60_000))
+
+
+@act("beat", "lock", "ring_bell")
+async def signs_of_life(scene: Scene) -> None:
+    calls = scene.queue._engine.calls
+    await scene.run(calls.beat("worker", '{"host": "h"}', 60_000))
+    await scene.run(calls.lock("duty", "me", 1000))
+    await scene.run(calls.ring_bell(["default"]))
+    await scene.run(calls.lock("duty", "me", 0))
+    await scene.run(calls.beat("worker", "", 60_000))
+
+
+# --- reads ---------------------------------------------------------------------------------------------------------
+
+
+@act("get", "group_state", "tenant_state", "totals", "lanes", "pool_page")
+async def look(scene: Scene) -> None:
+    await scene.run(scene.queue._engine.calls.get([("a", "a1"), ("a", "a4"), ("c", "later")]))
+    await scene.queue.limits.get("tenant", "a")
+    await scene.queue.stats("a")
+    await scene.queue.stats()
+    _ = [state async for state in scene.queue.queues("a")]
