@@ -1,4 +1,4 @@
-"""Prints what became of the faults that the last run injected, at each command of each script; exit status 1 if any did harm.
+"""Prints what became of the faults that the last run injected; exit status 1 if any did harm, or none were of some kind.
 
 The results come from build/faults/, where the tests under tests/faults write them.
 """
@@ -12,22 +12,30 @@ from typing import Any
 
 RESULTS = Path(__file__).resolve().parents[1] / "build" / "faults"
 WIDTH = 100
-ELSEWHERE = {
-    "exchanges": "faults injected at the exchanges of public calls with the server",
+KINDS = {
+    "commands": "faults at the commands of the scripts",
+    "exchanges": "faults at the exchanges of public calls with the server",
     "cancelled": "calls cancelled at random moments",
     "server": "kills of the server, cuts of its append-only file, and keys damaged under load",
 }
+HARM = {"lost": "lost", "wedged": "wedged", "twice": "run twice without an expired lease"}
 HOW_TO_READ = """\
 A fault at every command: a row for each script and what it was made to do, a mark for each of its commands in turn, which
-failed once with each kind of error and once along with all after it. Then maintenance ran, everything was worked off and
-counted. . all as promised   L a message lost   2 run twice without an expired lease   W something wedged
+failed; where the script went on, once more along with all after it. Then maintenance ran and the checks were made, and
+everything was worked off and counted.
+. all as promised   L a message lost   2 run twice without an expired lease   W something wedged
 """
 
 
-def newest(path: Path) -> list[dict[str, Any]]:
-    """The last line about each script and scenario."""
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return list({(line.get("script"), line.get("scenario")): line for line in lines}.values())
+IDENTITY = ("script", "scenario", "operation", "flavour", "what", "seed")
+
+
+def newest(kind: str) -> list[dict[str, Any]]:
+    """The last line about each thing."""
+    path = RESULTS / f"{kind}.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    results = [json.loads(line) for line in lines]
+    return list({tuple(result.get(name) for name in IDENTITY): result for result in results}.values())
 
 
 def rows(results: list[dict[str, Any]]) -> list[str]:
@@ -42,34 +50,24 @@ def rows(results: list[dict[str, Any]]) -> list[str]:
     return printed
 
 
-def elsewhere(kind: str) -> tuple[int, int]:
-    """How many faults of that kind there were, and how many did harm."""
-    path = RESULTS / f"{kind}.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    results = [json.loads(line) for line in lines]
-    return sum(result["faults"] for result in results), sum(result["problems"] for result in results)
-
-
 def main() -> int:
-    """Prints the matrix and the sums."""
-    path = RESULTS / "commands.jsonl"
-    if not path.exists():
-        print("no results: run make faults")
-        return 1
-    results = newest(path)
-    sums = {name: sum(result[name] for result in results) for name in ("faults", "lost", "wedged", "twice")}
+    """Prints the matrix, the first problems of each row, and the sums."""
+    matrix = newest("commands")
     print(HOW_TO_READ)
-    print("\n".join(rows(results)))
-    print(
-        f"\n{sums['faults']:,} faults injected at the commands of {len({one['script'] for one in results})} scripts: "
-        f"lost {sums['lost']}, wedged {sums['wedged']}, run twice without an expired lease {sums['twice']}"
-    )
-    harm = sums["lost"] + sums["wedged"] + sums["twice"]
-    for kind, what in ELSEWHERE.items():
-        faults, problems = elsewhere(kind)
-        harm += problems
-        print(f"{faults:,} {what}: {problems} of them did harm")
-    return 1 if harm else 0
+    print("\n".join(rows(matrix)))
+    for result in matrix:
+        for problem in result.get("problems", []):
+            print(f"\n{result['script']} ({result['scenario']}): {problem}")
+    print()
+    status = 0
+    for kind, what in KINDS.items():
+        results = newest(kind)
+        sums = {name: sum(result[name] for result in results) for name in ("faults", *HARM)}
+        harm = ", ".join(f"{words} {sums[name]}" for name, words in HARM.items())
+        print(f"{sums['faults']:,} {what}: {harm}")
+        if not sums["faults"] or any(sums[name] for name in HARM):
+            status = 1
+    return status
 
 
 if __name__ == "__main__":
