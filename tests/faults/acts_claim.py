@@ -9,7 +9,16 @@ from fairqueue.testing import faults
 from tests.engine.tools import lane, raw
 from tests.faults.acts import act
 from tests.faults.acts_transitions import old_and_due, wakes
-from tests.faults.crowds import ODD, and_then, crowd, first_lane_unreadable, roomy, woken, woken_often
+from tests.faults.crowds import (
+    ODD,
+    and_then,
+    crowd,
+    first_lane_unreadable,
+    roomy,
+    woken,
+    woken_often,
+    wrong_numbers,
+)
 from tests.faults.scenes import Scene, mend, prepared
 
 ORG = ("org", "o")
@@ -136,6 +145,10 @@ async def _reopen(scene: Scene) -> None:
     await scene.queue.limits.set("tenant", "b", None)
 
 
+async def _doctor(scene: Scene) -> None:
+    await scene.queue.audit(fix=True)
+
+
 async def _claim(scene: Scene) -> None:
     """The lane that was woken cannot come in: others are woken for its slots."""
     await scene.queue.claim(5)
@@ -163,6 +176,7 @@ async def _sent_on(scene: Scene) -> None:
 
 
 wakes("claim", _claim, _sent_on)
+wakes("claim", _claim, and_then(woken, wrong_numbers), after=_doctor)
 
 
 @act("claim", given=old_and_due, scheduler="fifo")

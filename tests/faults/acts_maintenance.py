@@ -12,7 +12,7 @@ from fairqueue.testing import faults
 from tests.engine.tools import lane, raw
 from tests.faults.acts import act
 from tests.faults.acts_transitions import dead_letter
-from tests.faults.crowds import and_then
+from tests.faults.crowds import and_then, woken, wrong_numbers
 from tests.faults.scenes import Scene, Step, prepared
 
 # --- settings ------------------------------------------------------------------------------------------------------
@@ -203,6 +203,12 @@ step("audit_lane", "lane", "0", True, E, given=worse_yet)
 step("reconcile_group", ORG, "0", given=lost_list)
 step("audit_heads", "heads", "0", True, given=dead_and_bare)
 step("audit_leases", "leases", "0", True, given=dead_and_bare)
+WRONG = and_then(woken, wrong_numbers)
+for cursor in ("c0", "t0", "p0", "l0", "v0"):
+    step("audit_numbers", "numbers", cursor, True, given=WRONG)
+step("audit_group", "group", "0", True, join("org", "p"), given=WRONG)
+for pool in ("default", "nowhere"):
+    step("audit_pool", "pool", "0", True, pool, given=WRONG)
 step("pool_lanes", "default", "b0")
 step("pool_page", "default", "b0")
 

@@ -19,6 +19,7 @@ from tests.faults.crowds import (
     roomy,
     woken,
     woken_often,
+    wrong_numbers,
 )
 from tests.faults.scenes import Scene, Step, mend, prepared
 
@@ -440,7 +441,11 @@ def wakes(script: str, go: Step, *scenes: Step, after: Step = mend, **options: A
         async def act_on(scene: Scene) -> None:
             await go(scene)
 
-        words = [go.__name__.strip("_"), given.__name__.strip("_"), *map(str, options.values())]  # type: ignore[attr-defined]
+        words = [
+            go.__name__.strip("_"),
+            given.__name__.strip("_"),
+            *map(str, filter(None, [options.get("scheduler")])),
+        ]  # type: ignore[attr-defined]
         act_on.__name__ = "_".join(words)
         act(script, given=given, after=after, **options)(act_on)
 
@@ -471,6 +476,29 @@ async def _set_limit(scene: Scene) -> None:
 CROWDS = [and_then(crowd, odd) for odd in ODD]
 UNREADABLE = [and_then(scene, first_lane_unreadable) for scene in (crowd, woken, woken_often)]
 
+
+async def _bury(scene: Scene) -> None:
+    for lease in scene.give_up():
+        await lease.dead_letter("no")
+
+
+async def _enqueue(scene: Scene) -> None:
+    await scene.add("g", "g1", org=None)
+
+
+async def _doctor(scene: Scene) -> None:
+    await scene.queue.audit(fix=True)
+
+
+WRONG_NUMBERS = and_then(woken, wrong_numbers)
+
+wakes("enqueue", _enqueue, WRONG_NUMBERS, after=_doctor)
+wakes("settle", _bury, WRONG_NUMBERS, after=_doctor)
+wakes("reclaim", _reclaim, WRONG_NUMBERS, after=_doctor, retry=ONE_CRASH)
+UNREADABLE_TOO = and_then(WRONG_NUMBERS, first_lane_unreadable)
+wakes("promote", _promote, UNREADABLE_TOO, after=_doctor)
+wakes("settle", _release, UNREADABLE_TOO, after=_doctor)
+wakes("reclaim", _reclaim, UNREADABLE_TOO, after=_doctor)
 wakes("settle", _complete, *CROWDS, crowd_of_one_tenant)
 wakes("settle", _release, *UNREADABLE)
 wakes("reclaim", _reclaim, *CROWDS, crowd_of_one_tenant, *UNREADABLE)

@@ -109,6 +109,23 @@ async def first_lane_unreadable(scene: Scene) -> None:
     await faults.wrong_type(scene.queue, "lane", "b", "default")
 
 
+async def wrong_numbers(scene: Scene) -> None:
+    """Counters that gave out more, a default that is no limit, a promise of more slots than there are, due times too early."""
+    await scene.add("h", "h1", org=None, delay=90)
+    await scene.add("h", "h2", org=None, delay=5)
+    await faults.overwrite(scene.queue, "header", "h", "h2", b"rubbish")
+    await raw(scene.queue, "HSET", "counters", args=("seq", -5, "claims", -5, "dead", -5))
+    await raw(scene.queue, "HSET", "totals", args=("enqueued", "rubbish"))
+    await raw(scene.queue, "HSET", "limits", args=("tenant", "rubbish"))
+    first = lane("b", ("tenant", "b"), ORG, ROOM)
+    await raw(scene.queue, "HSET", "woken", "default", *ORG, args=(first, "5000\x1f1"))
+    await raw(scene.queue, "ZADD", "delayed", args=(1, join("h", "h1"), 1, "nameless"))
+    await raw(scene.queue, "HSET", "head", args=("nameless", "rubbish"))
+    await raw(scene.queue, "HSET", "vtime", args=("nowhere", "rubbish"))
+    await raw(scene.queue, "SADD", "pools", args=("nowhere",))
+    await raw(scene.queue, "ZADD", "ring", "p", "default", args=(5, ""))
+
+
 ODD = (nothing, roomy, narrow, leftover_of_the_next, unlimited, dirty, uncountable, leftover, odd_lists)
 
 

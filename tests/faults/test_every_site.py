@@ -37,6 +37,10 @@ class Unreached:
 
 
 UNREACHED = (
+    Unreached(
+        ("reclaim",), "includes/places.lua", ("call('HDEL', k.head, mid)", "call('HDEL', k.body, mid)"),
+        "what has no name of a message is dropped before its header is looked at",
+    ),
     Unreached(BY_ITSELF, "includes/begin.lua", ("redis.call('TIME')",), "the scenes have a clock of their own"),
     Unreached(BY_ITSELF, "includes/begin.lua", ("if READ_ONLY",), "only in scripts that read"),
     Unreached(
