@@ -213,7 +213,11 @@ step("pool_lanes", "default", "b0")
 step("pool_page", "default", "b0")
 
 
-@act("audit_types")
+async def _doctor(scene: Scene) -> None:
+    await scene.queue.audit(fix=True)
+
+
+@act("audit_types", after=_doctor)
 async def audit_wrong_types(scene: Scene) -> None:
     await faults.wrong_type(scene.queue, "groups")
     await scene.queue.audit(fix=True)

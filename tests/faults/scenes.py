@@ -124,6 +124,7 @@ class Scene:
                 await self.queue.dead_letters.purge(tenant)
             if not await raw(self.queue, "EXISTS", "head"):
                 return
+            await self.queue.reconcile()  # what a claim found damaged
             self.clock.advance(4000)
 
 

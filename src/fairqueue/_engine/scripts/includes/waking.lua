@@ -139,7 +139,7 @@ do
     local turns = turns_beside(lane, group, tonumber(top[2]))
     if count == 0 and moved_on(lane, group, turns, tonumber(top[2]), tag) then return 0 end
     set_clock(scope, tag)
-    -- before anything is promised to it: cut in between, a lane that takes no turns would keep the slots from all others
+    -- Before anything is promised to it: cut in between, a lane that takes no turns would keep slots from all others.
     if count == 0 then enter_lane(lane, tonumber(top[2]), seq) end
     for other, turn in pairs(turns) do promise_at(lane, other, turn, cost) end
     bells[pool] = true
