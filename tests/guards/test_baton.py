@@ -28,6 +28,11 @@ async def send(queue: Queue, tenant: str, org: str = "o", room: str | None = Non
     await queue.enqueue(tenant, tenant=tenant, id=tenant, metadata=metadata)
 
 
+async def send_as(queue: Queue, *tenants: str) -> None:
+    """A message of each, all of org o; of one tenant there may be several."""
+    await queue.enqueue_many(NewMessage(tenant, tenant=tenant, metadata={"org": "o"}) for tenant in tenants)
+
+
 async def busy(make_queue: MakeQueue, *waiting: str, limits: list[Limit] = ORG) -> tuple[Queue, Lease[Any]]:
     """The one slot of org o is held; these tenants wait for it, in this order."""
     queue = await make_queue(limits=limits)
@@ -182,6 +187,33 @@ async def test_a_woken_lane_kept_out_by_another_group_hands_on(make_queue: MakeQ
     await send(queue, "Other", org="elsewhere", room="r")  # by its name it is first in the ring
     assert await claimed(queue) == ["Other"]  # a was woken, but the room it needs is taken by now
     assert await claimed(queue, 10) == ["b"]
+
+
+@guard(
+    "baton",
+    "a lane that was promised a slot for all it had waits for more with the others when a message comes",
+    without("standing on the list again", "enqueue.lua", "  wait_for_more(lane_of(name))\n", ""),
+    without("standing on the list again, after a release", "includes/places.lua", "  wait_for_more(lane)\n", ""),
+)
+async def test_a_lane_that_was_woken_for_all_it_had_waits_for_what_comes_next(
+    make_queue: MakeQueue, namespace: str
+) -> None:
+    """Else whoever sends one message at a time has one slot of each four, for as long as it goes on."""
+    for again in ("sent", "given back"):
+        queue = await make_queue(limits=[Limit("org", default=4, key="org")], name=f"{namespace}-{again[:4]}")
+        await send_as(queue, "a", "first", "first", "first")
+        own, *running = await queue.claim(4)
+        assert own.message.tenant == "a"
+        await send_as(queue, "a", "b", "b", "b", "b")
+        assert await queue.claim(1) == []
+        await queue.complete_many(running[:2])  # promised to a and b
+        if again == "sent":
+            await send_as(queue, "a")
+            await own.complete()
+        else:
+            await own.release()
+        await queue.complete_many(running[2:])
+        assert sorted(lease.message.tenant for lease in await queue.claim(4)) == ["a", "a", "b", "b"]
 
 
 @guard(

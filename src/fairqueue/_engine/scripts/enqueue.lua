@@ -12,6 +12,9 @@
 -- @include turns
 -- @include bell
 -- @include ring
+-- @include gates
+-- @include waiting
+-- @include batons
 -- @include counters
 -- @include replay
 -- @include revision
@@ -85,6 +88,7 @@ local function write_lane(name, ready)
     local part = try('ZADD', k.lane(name), unpack(entries, from, math.min(from + CHUNK - 1, #entries)))
     if failed(part) then return false end
   end
+  wait_for_more(lane_of(name))
   return true
 end
 

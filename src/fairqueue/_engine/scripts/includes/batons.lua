@@ -29,6 +29,27 @@ local function drop_batons(lane, group, count)
   leave_list(lane, group)
 end
 
+-- A message has come to a lane that was woken for all it had: it waits for a further slot with those who wait at the
+-- group. Met by a claim only, its tenant would be passed over for each slot that comes free until then, time and again
+-- if its messages come one by one.
+local function wait_for_more(lane)
+  local function stand_again(group, count, charge)
+    local waiting, limit, held = waiting_key(lane.pool, group, lane.tenant), limit_of(group), held_in(group)
+    local is_full = limit and held and held + call('HLEN', woken_key(lane.pool, group)) >= limit
+    if not is_full or call('ZSCORE', waiting, lane.name) then return end
+    local _, seq = standing(lane, count)
+    local tag = seq and tonumber(call('ZSCORE', k.ring(lane.scope), lane.name))
+    if not tag then return end
+    local lane_tag = policy.lane_served(tag, charge, seq)
+    join(lane, group, lane_tag)
+    call('ZADD', waiting, lane_tag, lane.name)
+  end
+  for _, group in ipairs(lane.groups) do
+    local count, charge = batons_of(lane, group)
+    if count > 0 then stand_again(group, count, charge) end
+  end
+end
+
 -- The lane took a slot that was promised to it. True if it had been. After the last one it is `listed` still: it leaves
 -- the list unless it waits at the same group again.
 local function use_baton(lane, group)

@@ -22,6 +22,7 @@ local function make_ready(mid, h)
   end
   h.state, h.moved_at = 'r', int(now)
   put_header(mid, h)
+  wait_for_more(lane)
   return 'r'
 end
 

@@ -44,16 +44,20 @@ local function behind_equals(scope, tag)
   return last[1] and last[2] + BEHIND or tag
 end
 
--- Puts a lane on the list of those who wait at a group.
-local function stand_at(lane, group, lane_tag)
+-- The lane's tenant takes turns with those who wait at the group.
+local function join(lane, group, lane_tag)
   local scope = group_scope(lane.pool, group)
   call('SADD', k.groups, group)
   call('SADD', k.waiters(group), lane.pool)
-  if not call('ZSCORE', k.ring(scope), lane.tenant) then
-    local function least() return lane_tag end
-    local tag = policy.tenant_enters(clock(scope), last_tag(scope, lane.tenant), least)
-    enter(scope, lane.tenant, policy.by_seq and tag or behind_equals(scope, tag))
-  end
+  if call('ZSCORE', k.ring(scope), lane.tenant) then return end
+  local function least() return lane_tag end
+  local tag = policy.tenant_enters(clock(scope), last_tag(scope, lane.tenant), least)
+  enter(scope, lane.tenant, policy.by_seq and tag or behind_equals(scope, tag))
+end
+
+-- Puts a lane on the list of those who wait at a group.
+local function stand_at(lane, group, lane_tag)
+  join(lane, group, lane_tag)
   call('SADD', k.blocked(lane.pool), lane.tenant)
   call('HSET', parked_key(lane), lane.name, group)
   call('ZADD', waiting_key(lane.pool, group, lane.tenant), lane_tag, lane.name)
