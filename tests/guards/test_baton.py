@@ -193,7 +193,9 @@ async def test_a_woken_lane_kept_out_by_another_group_hands_on(make_queue: MakeQ
     "baton",
     "a lane that was promised a slot for all it had waits for more with the others when a message comes",
     without("standing on the list again", "enqueue.lua", "  wait_for_more(lane_of(name))\n", ""),
-    without("standing on the list again, after a release", "includes/places.lua", "  wait_for_more(lane)\n", ""),
+    without(
+        "standing on the list again, after a release", "includes/places.lua", "  wait_for_more(lane)\n", ""
+    ),
 )
 async def test_a_lane_that_was_woken_for_all_it_had_waits_for_what_comes_next(
     make_queue: MakeQueue, namespace: str

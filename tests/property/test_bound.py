@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections import Counter, defaultdict
-from collections.abc import Mapping
 from typing import Any
 
 from hypothesis import given, settings
@@ -13,28 +11,9 @@ from hypothesis import strategies as st
 
 from fairqueue import Lease, Limit, NewMessage
 from tests.property.conftest import Stage
+from tests.property.meter import Meter, largest_costs
 
 TENANTS = "ABCD"
-
-
-class Meter:
-    """Watches each pair of tenants over every interval in which both have claimable work."""
-
-    def __init__(self, c_max: float) -> None:
-        self._bound = 2 * c_max
-        self._spans: dict[tuple[str, str], tuple[float, float, float]] = {}
-
-    def served(self, costs: Mapping[str, float], claimable: set[str]) -> None:
-        """So much was served to each while those ``claimable`` were."""
-        for pair in itertools.combinations(TENANTS, 2):
-            if not claimable.issuperset(pair):
-                self._spans.pop(pair, None)
-                continue
-            ahead, low, high = self._spans.get(pair, (0.0, 0.0, 0.0))
-            ahead += costs.get(pair[0], 0) - costs.get(pair[1], 0)
-            low, high = min(low, ahead), max(high, ahead)
-            self._spans[pair] = ahead, low, high
-            assert high - low <= self._bound + 1e-9, f"{pair} differ by {high - low}, more than {self._bound}"
 
 
 @st.composite
@@ -71,7 +50,7 @@ def test_between_two_with_claimable_work_whatever_limits_others_and_they_have(
             await queue.enqueue_many(backlog)
             left = {tenant: sum(message.tenant == tenant for message in backlog) for tenant in TENANTS}
             running: dict[str, list[Lease[Any]]] = defaultdict(list)
-            meter = Meter(c_max=5)
+            meter = Meter(largest_costs(backlog))
 
             def claimable() -> set[str]:
                 return {t for t in TENANTS if left[t] and (t not in limits or len(running[t]) < limits[t])}
@@ -108,7 +87,7 @@ def test_between_two_that_wait_at_one_full_group(
             await queue.enqueue_many(backlog)
             left = {tenant: sum(message.tenant == tenant for message in backlog) for tenant in TENANTS}
             running: list[Lease[Any]] = []
-            meter = Meter(c_max=5)
+            meter = Meter(largest_costs(backlog))
             for turn, ends in enumerate(turns):
                 waited = (
                     {tenant for tenant in TENANTS if left[tenant]} if turn else set()
@@ -156,7 +135,7 @@ def test_between_two_that_wait_at_one_full_group_and_have_limits_of_their_own(
             await queue.enqueue_many(backlog)
             left = {tenant: sum(message.tenant == tenant for message in backlog) for tenant in TENANTS}
             running: list[Lease[Any]] = []
-            meter = Meter(c_max=5)
+            meter = Meter(largest_costs(backlog))
 
             def competing() -> set[str]:
                 held = Counter(lease.message.tenant for lease in running)
