@@ -87,6 +87,13 @@ class Play(RuleBasedStateMachine):
     def queue_of(self, held: Held) -> FairQueue[Any]:
         return self.queues[held.client]
 
+    def die(self, client: int) -> None:
+        """``kill -9``: its connections end, nothing is given back, its leases are known to nobody."""
+        self.run(self.queues[client]._engine.close)
+        self.model.abandon(client)
+        self.queues[client] = self.another()
+        self.run(self.queues[client].connect)
+
     @initialize()
     def connect_both(self) -> None:
         for queue in self.queues:
