@@ -37,7 +37,7 @@ test: $(VENV)/.stamp-dev ## the suite, on real servers it starts itself; many te
 
 faults: $(VENV)/.stamp-dev ## a fault at every command of every script and at every exchange with the server, and the faults that people have reported elsewhere
 	@rm -f build/faults/commands.jsonl build/faults/exchanges.jsonl build/faults/cancelled.jsonl build/faults/server.jsonl
-	@$(BUDGET) FAULTS_BUDGET $(FAULTS_BUDGET) $(PY) -m pytest -q -n 2 --dist worksteal --timeout 120 tests/faults; \
+	@$(BUDGET) FAULTS_BUDGET $(FAULTS_BUDGET) $(PY) -m pytest -q -n 2 --dist worksteal --timeout 600 tests/faults; \
 		status=$$?; $(PY) tools/faults_matrix.py && exit $$status
 
 chaos: $(VENV)/.stamp-dev ## 1,000 kills, freezes and shutdowns besides, under load, every message accounted for; SEED=7, KILLS=60
