@@ -18,8 +18,13 @@ end
 
 local function add_baton(lane, group, count, charge)
   local woken = woken_key(lane.pool, group)
-  call('HSET', woken, lane.name, count .. US .. string.format('%.17g', charge))
-  if count > 1 then call('HSET', woken, further_baton(lane, count), '') end
+  local counted = count .. US .. string.format('%.17g', charge)
+  -- in one command: cut in between, there would be fewer batons than counted
+  if count > 1 then
+    call('HSET', woken, lane.name, counted, further_baton(lane, count), '')
+  else
+    call('HSET', woken, lane.name, counted)
+  end
 end
 
 local function drop_batons(lane, group, count)
