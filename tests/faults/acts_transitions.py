@@ -18,6 +18,7 @@ from tests.faults.crowds import (
     first_lane_unreadable,
     roomy,
     woken,
+    woken_for_all,
     woken_often,
     wrong_numbers,
 )
@@ -486,6 +487,11 @@ async def _enqueue(scene: Scene) -> None:
     await scene.add("g", "g1", org=None)
 
 
+async def _enqueue_there(scene: Scene) -> None:
+    """To the lane that was promised slots."""
+    await scene.add("b", "b5", org="p", room="r")
+
+
 async def _doctor(scene: Scene) -> None:
     await scene.queue.audit(fix=True)
 
@@ -497,6 +503,7 @@ wakes("settle", _bury, WRONG_NUMBERS, after=_doctor)
 wakes("reclaim", _reclaim, WRONG_NUMBERS, after=_doctor, retry=ONE_CRASH)
 UNREADABLE_TOO = and_then(WRONG_NUMBERS, first_lane_unreadable)
 wakes("promote", _promote, UNREADABLE_TOO, after=_doctor)
+wakes("enqueue", _enqueue_there, WRONG_NUMBERS, UNREADABLE_TOO, after=_doctor)
 wakes("settle", _release, UNREADABLE_TOO, after=_doctor)
 wakes("reclaim", _reclaim, UNREADABLE_TOO, after=_doctor)
 wakes("settle", _complete, *CROWDS, crowd_of_one_tenant)
@@ -512,4 +519,23 @@ wakes(
 wakes("settle", _complete, crowd, scheduler="fifo")
 wakes("reclaim", _reclaim, crowd, scheduler="fifo")
 wakes("promote", _promote, _c_unreadable, and_then(woken, first_lane_unreadable, roomy), scheduler="fifo")
+
+
+async def _enqueue_more(scene: Scene) -> None:
+    await scene.add("d", "d2", org="p")
+
+
+async def _claim_due(scene: Scene) -> None:
+    scene.clock.advance(6)
+    await scene.queue.claim(1)
+
+
+for script, go in (
+    ("enqueue", _enqueue_more),
+    ("settle", _release),
+    ("reclaim", _reclaim),
+    ("promote", _promote),
+    ("claim", _claim_due),
+):
+    wakes(script, go, woken_for_all)
 wakes("set_limit", _set_limit, *CROWDS, crowd_of_one_tenant)

@@ -42,6 +42,18 @@ async def woken(scene: Scene) -> None:
     await scene.done(scene.leases[0])
 
 
+async def woken_for_all(scene: Scene) -> None:
+    """A lane is promised a slot for the one message it had, and the org is full with that; more comes to it."""
+    await raw(scene.queue, "HSET", "limits", args=(join(*ORG), 2))
+    await scene.add("a", "a1", org="p")
+    await scene.add("d", "d0", org="p")
+    await scene.take(2)
+    await scene.add("d", "d1", org="p")
+    await scene.add("d", "d9", org="p", delay=5)
+    await scene.take(5)
+    await scene.done(scene.leases[0])
+
+
 async def woken_often(scene: Scene) -> None:
     """The first lane is promised several slots."""
     await crowd(scene)
@@ -111,13 +123,14 @@ async def first_lane_unreadable(scene: Scene) -> None:
 
 async def wrong_numbers(scene: Scene) -> None:
     """Counters that gave out more, a default that is no limit, a promise of more slots than there are, due times too early."""
+    first = lane("b", ("tenant", "b"), ORG, ROOM)
+    await raw(scene.queue, "HSET", "woken", "default", "tenant", "b", args=(first, "1\x1f1"))
     await scene.add("h", "h1", org=None, delay=90)
     await scene.add("h", "h2", org=None, delay=5)
     await faults.overwrite(scene.queue, "header", "h", "h2", b"rubbish")
     await raw(scene.queue, "HSET", "counters", args=("seq", -5, "claims", -5, "dead", -5))
     await raw(scene.queue, "HSET", "totals", args=("enqueued", "rubbish"))
     await raw(scene.queue, "HSET", "limits", args=("tenant", "rubbish"))
-    first = lane("b", ("tenant", "b"), ORG, ROOM)
     await raw(scene.queue, "HSET", "woken", "default", *ORG, args=(first, "5000\x1f1"))
     await raw(scene.queue, "ZADD", "delayed", args=(1, join("h", "h1"), 1, "nameless"))
     await raw(scene.queue, "HSET", "head", args=("nameless", "rubbish"))

@@ -90,8 +90,8 @@ class Scene:
                 found.add(_named(mid))
         return found
 
-    async def claimed_by_another(self) -> None:
-        """Time has not moved: whoever else claims gets nothing that somebody holds."""
+    async def claimed_by_another(self) -> bool:
+        """Time has not moved: whoever else claims gets nothing that somebody holds. Whether there was anything."""
         living, calls = await self.living(), self.queue._engine.calls
         stream = Stream(secrets.token_hex(4), 1, CallNumber(1))
         claimed = await self.run(calls.claim(stream, 20, 30_000, "another", ("default",)))
@@ -100,6 +100,7 @@ class Scene:
         rows = [SettleRow(*one, "complete") for one in got]
         outcomes = await self.run(calls.settle(replace(stream, number=2), rows, 60_000)) if rows else []
         self.ended |= {one[:2] for one, outcome in zip(got, outcomes, strict=True) if outcome == "done"}
+        return bool(got)
 
     async def maintain(self) -> None:
         """The maintenance passes, when all leases have expired."""
@@ -122,9 +123,9 @@ class Scene:
                 items, _ = await self.queue.dead_letters.list(tenant)
                 self.ended |= {(tenant, item.message.id) for item in items}
                 await self.queue.dead_letters.purge(tenant)
+            await self.queue.reconcile()  # what a claim found damaged, or left as the last one
             if not await raw(self.queue, "EXISTS", "head"):
                 return
-            await self.queue.reconcile()  # what a claim found damaged
             self.clock.advance(4000)
 
 

@@ -38,6 +38,10 @@ class Unreached:
 
 UNREACHED = (
     Unreached(
+        ("enqueue",), "includes/ring.lua", ("note_stopped",),
+        "the lane is looked at when the message stands in it: it is one",
+    ),
+    Unreached(
         ("reclaim",), "includes/places.lua", ("call('HDEL', k.head, mid)", "call('HDEL', k.body, mid)"),
         "what has no name of a message is dropped before its header is looked at",
     ),

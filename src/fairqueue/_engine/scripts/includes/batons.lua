@@ -29,8 +29,9 @@ end
 
 local function drop_batons(lane, group, count)
   local woken = woken_key(lane.pool, group)
-  call('HDEL', woken, lane.name)
-  for number = 2, count do call('HDEL', woken, further_baton(lane, number)) end
+  local batons = { lane.name }
+  for number = 2, count do batons[number] = further_baton(lane, number) end
+  many('HDEL', woken, batons)
   leave_list(lane, group)
 end
 

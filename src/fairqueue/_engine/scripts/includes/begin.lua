@@ -35,8 +35,8 @@ local function mended(refusal, command, key, ...)
   if not is then error(refusal) end
   if READ_ONLY then return redis.call(command, root .. 'none', ...) end
   redis.log(redis.LOG_WARNING, 'fairqueue: ' .. key .. ' held a ' .. is .. ', not a ' .. wanted .. ': removed')
+  redis.call('HSET', k.settings, 'to_rebuild', '1') -- first: what is removed and not told of would stay away
   redis.call('UNLINK', key)
-  try('HSET', k.settings, 'to_rebuild', '1')
   try('HINCRBY', k.totals, 'healed', 1)
   return redis.call(command, key, ...)
 end
