@@ -11,7 +11,7 @@ SETUP_BUDGET = 600
 DEMO_BUDGET = 180
 TEST_BUDGET = 480
 TEST_JOBS = 4
-FAULTS_BUDGET = 1200
+FAULTS_BUDGET = 2400
 CHAOS_BUDGET = 3600
 SEED = 1
 KILLS = 1000
@@ -35,7 +35,7 @@ demo: $(VENV)/.stamp-run ## a real log replayed, FIFO against fair, a worker kil
 test: $(VENV)/.stamp-dev ## the suite, on real servers it starts itself; many tests wait, so twice as many run as there are cores
 	@$(BUDGET) TEST_BUDGET $(TEST_BUDGET) $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --timeout 120 tests --ignore tests/faults
 
-faults: $(VENV)/.stamp-dev ## a fault at every command of every script and at every exchange with the server, and the faults that people have reported elsewhere
+faults: $(VENV)/.stamp-dev ## a fault at every command of every script (FAULTS_EVERY=3: at each third) and at every exchange with the server, and the faults that people have reported elsewhere
 	@rm -f build/faults/commands.jsonl build/faults/exchanges.jsonl build/faults/cancelled.jsonl build/faults/server.jsonl
 	@$(BUDGET) FAULTS_BUDGET $(FAULTS_BUDGET) $(PY) -m pytest -q -n 2 --dist worksteal --timeout 600 tests/faults; \
 		status=$$?; $(PY) tools/faults_matrix.py && exit $$status
