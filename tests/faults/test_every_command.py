@@ -75,8 +75,6 @@ LEFTOVERS = {
         "a lane enters its ring before it is written: a claim that finds nothing there takes it out",
     "the lane lists a message that is not ready in it":
         "a message's place is written before its header, which makes it one: a claim that meets the entry drops it",
-    "a payload without a message":
-        "written before the header too: it goes with the entry",
     "promised to the lane are not as counted":
         "a baton is used in two commands: the lane's next one makes the count right",
     "no message is left, but the key is there":
@@ -92,6 +90,10 @@ UNTIL_LOOKED_AT = {
         "the list that names a message is left last: a purge or a redrive that meets the entry drops it",
     "CLEAN 'dead":
         "the same when no message is left",
+    "a payload without a message":
+        "it goes with the entry that names it: in a lane, among the due or in the dead letters",
+    "a note without a message":
+        "it goes with the entry in the dead letters",
 }  # fmt: skip
 """The same, but it stays until somebody works on the dead letters; when all is worked off, nothing may be found."""
 
