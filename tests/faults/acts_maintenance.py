@@ -31,9 +31,7 @@ async def retag(scene: Scene) -> None:
         await scene.run(scene.queue._engine.calls.retag("default", cursor))
 
 
-@act("configure")
-async def configure_limits(scene: Scene) -> None:
-    """Other limits than before: whoever waits and fits is to be woken."""
+async def _declare_limits(scene: Scene) -> None:
     limits = [
         Limit("tenant", default=4),
         Limit("org", default=5, key="org"),
@@ -44,6 +42,12 @@ async def configure_limits(scene: Scene) -> None:
         engine.settle_streams.take(), "me", {"limits": to_settings(limits)}, defaults(limits)
     )
     await scene.run(call)
+
+
+@act("configure", after=_declare_limits)
+async def configure_limits(scene: Scene) -> None:
+    """Other limits than before: whoever waits and fits is to be woken. A client that is refused declares them again."""
+    await _declare_limits(scene)
 
 
 def retags(cursor: str) -> None:

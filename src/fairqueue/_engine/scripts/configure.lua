@@ -69,11 +69,14 @@ declare('retry', retry, '')
 declare('max_attempts', max_attempts, '12')
 declare('max_crashes', max_crashes, '5')
 declare('dead_letters', dead_letters, '1')
-if declare('limits', limits, '[]') and limits ~= '' then
+if limits ~= '' and call('HGET', k.settings, 'limits') ~= limits then
+  -- the text that names them is written last: cut before that, the client's next declaration does it all again
+  raise_revision()
   replace_defaults()
   -- whoever waits and fits now is to be woken; this stays on record too
   if not first_time then call('HSET', k.settings, 'to_wake', '1') end
 end
+declare('limits', limits, '[]')
 if #changed > 0 then
   call('HSET', k.settings, 'changed', table.concat(changed, ','), 'changed_by', by,
     'changed_at', int(now))
