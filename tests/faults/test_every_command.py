@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from fairqueue import FairQueue, FairQueueError
+from fairqueue._engine.keys import key
 from fairqueue._engine.scan import escaped, scan
 from fairqueue._engine.script import load_all
 from fairqueue.testing import ManualClock
@@ -75,6 +76,8 @@ LEFTOVERS = {
         "a lane enters its ring before it is written: a claim that finds nothing there takes it out",
     "the lane lists a message that is not ready in it":
         "a message's place is written before its header, which makes it one: a claim that meets the entry drops it",
+    "a payload without a message":
+        "written before the header too: it goes with the entry",
     "promised to the lane are not as counted":
         "a baton is used in two commands: the lane's next one makes the count right",
     "no message is left, but the key is there":
@@ -85,23 +88,27 @@ LEFTOVERS = {
 Until then it costs nobody a turn.
 """
 
+OF_A_LETTER = ("a payload without a message", "a note without a message")
 UNTIL_LOOKED_AT = {
     "the dead letters list a message that is not dead":
         "the list that names a message is left last: a purge or a redrive that meets the entry drops it",
     "CLEAN 'dead":
         "the same when no message is left",
-    "a payload without a message":
-        "it goes with the entry that names it: in a lane, among the due or in the dead letters",
-    "a note without a message":
-        "it goes with the entry in the dead letters",
 }  # fmt: skip
 """The same, but it stays until somebody works on the dead letters; when all is worked off, nothing may be found."""
 
 
 async def findings(scene: Scene) -> set[str]:
-    """What the five checks say."""
-    report = await scene.queue.audit()
-    return {f"{found.check} {found.subject!r}: {found.evidence}" for found in report.findings}
+    """What the five checks say; a payload or a note that is left of a dead letter is part of its entry there."""
+    queue, said = scene.queue, set()
+    for found in (await queue.audit()).findings:
+        tenant, _, id_ = found.subject.partition("/")
+        listed = key(queue._engine.calls.root, "dead", tenant)
+        if found.evidence in OF_A_LETTER and await queue._engine.command("ZSCORE", listed, id_) is not None:
+            said.add(f"KEEP {found.subject!r}: {next(iter(UNTIL_LOOKED_AT))}")
+        else:
+            said.add(f"{found.check} {found.subject!r}: {found.evidence}")
+    return said
 
 
 def of_kind(kinds: dict[str, str], found: set[str]) -> set[str]:
