@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,7 +23,6 @@ from fairqueue import (
     NewMessage,
     QueueFullError,
     RetryPolicy,
-    Worker,
 )
 from fairqueue.testing import ManualClock, assert_whole, drain, faults
 from tests.conftest import MakeQueue
@@ -34,23 +32,10 @@ from tests.support.fixtures import MakeServer
 from tests.support.processes import Server
 from tests.support.proxy import Proxy
 from tests.support.waiting import eventually
+from tests.support.working import working
 
 LIMITS = [Limit("tenant", default=3), Limit("org", default=6, key="org")]
 TENANTS = ("a", "b", "c")
-
-
-@asynccontextmanager
-async def working(
-    queue: FairQueue[Any], handler: Callable[[Message[Any]], Any], **options: Any
-) -> AsyncIterator[Worker[Any]]:
-    worker = Worker(queue, handler, **options)
-    running = asyncio.ensure_future(worker.run(signals=False))
-    try:
-        yield worker
-        assert not running.done(), "the worker has given up"
-    finally:
-        worker.stop()
-        await running
 
 
 async def emptied(queue: FairQueue[Any]) -> bool:

@@ -7,9 +7,10 @@ import logging
 
 import click
 
-from fairqueue.cli.logs import LEVELS, log_to_stderr
+from fairqueue.cli.logs import log_to_stderr
 from fairqueue.cli.options import Common, common
 from fairqueue.cli.output import print_json, print_line
+from fairqueue.cli.service import log_option, maintenance_options
 from fairqueue.inside import engine_of
 from fairqueue.maintenance.service import Maintenance
 from fairqueue.signals import stop_signals
@@ -18,29 +19,8 @@ _log = logging.getLogger("fairqueue")
 
 
 @click.command()
-@click.option(
-    "--reclaim-interval",
-    type=float,
-    default=5,
-    show_default=True,
-    metavar="SECONDS",
-    help="Between looks for expired leases; 0: never.",
-)
-@click.option(
-    "--reconcile-interval",
-    type=float,
-    default=60,
-    show_default=True,
-    metavar="SECONDS",
-    help="Between repairs of slots; 0: never.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(LEVELS),
-    default="info",
-    show_default=True,
-    help="Of what is logged on standard error.",
-)
+@maintenance_options
+@log_option
 @common
 def maintain(common: Common, reclaim_interval: float, reconcile_interval: float, log_level: str) -> None:
     """Keep a namespace whole until SIGTERM or SIGINT.

@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
-from fairqueue.cli.logs import LEVELS, log_to_stderr
+from fairqueue.cli.logs import log_to_stderr
 from fairqueue.cli.options import Common, common
+from fairqueue.cli.service import log_option, maintenance_options
 from fairqueue.cli.target import load_handler
 from fairqueue.errors import ConfigurationError
 from fairqueue.exits import LAST_STEPS
@@ -91,30 +92,9 @@ class _Order:
 @click.option(
     "--visibility-timeout", type=float, default=30, show_default=True, metavar="SECONDS", help="Of leases."
 )
-@click.option(
-    "--reclaim-interval",
-    type=float,
-    default=5,
-    show_default=True,
-    metavar="SECONDS",
-    help="Between looks for expired leases; 0: never.",
-)
-@click.option(
-    "--reconcile-interval",
-    type=float,
-    default=60,
-    show_default=True,
-    metavar="SECONDS",
-    help="Between repairs of slots; 0: never.",
-)
+@maintenance_options
 @click.option("--worker-name", metavar="TEXT", help="In lists of workers; drawn unless given.")
-@click.option(
-    "--log-level",
-    type=click.Choice(LEVELS),
-    default="info",
-    show_default=True,
-    help="Of what is logged on standard error.",
-)
+@log_option
 @click.option("--lifeline", type=int, hidden=True)
 @common
 def worker(common: Common, processes: int, lifeline: int | None, **asked: Any) -> int:

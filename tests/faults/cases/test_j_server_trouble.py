@@ -7,14 +7,13 @@ import random
 import shutil
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 import redis
 
-from fairqueue import FairQueue, Limit, Message, NewMessage, QueueUnavailableError, RetryPolicy, Worker
+from fairqueue import FairQueue, Limit, Message, NewMessage, QueueUnavailableError, RetryPolicy
 from fairqueue.claiming import claim_options
 from fairqueue.lease import failure
 from tests.conftest import MakeQueue
@@ -24,24 +23,11 @@ from tests.support.processes import Server
 from tests.support.proxy import Proxy
 from tests.support.stopwatch import Stopwatch
 from tests.support.waiting import eventually
+from tests.support.working import working
 
 
 async def all_completed(queue: FairQueue[Any], expected: int) -> bool:
     return (await queue.stats()).totals.completed == expected
-
-
-@asynccontextmanager
-async def working(
-    queue: FairQueue[Any], handler: Callable[[Message[Any]], Any]
-) -> AsyncIterator[Worker[Any]]:
-    worker = Worker(queue, handler)
-    running = asyncio.ensure_future(worker.run(signals=False))
-    try:
-        yield worker
-        assert not running.done(), "the worker has given up"
-    finally:
-        worker.stop()
-        await running
 
 
 # --- J1 ----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 -- REPLY next cursor, how many, findings of (check, subject, evidence)
 -- @include transition
 -- @include audit
+-- @include walks
 
 local look = {}
 
@@ -48,16 +49,8 @@ end
 
 local KINDS = { 'c', 't', 'p', 'l', 'v' }
 local KEYS_OF = { c = k.counters, t = k.totals, p = k.present, l = k.limits, v = k.vtime }
-local kind, inner = string.match(cursor, '^(%l)(%d+)$')
-if not kind then kind, inner = 'c', '0' end
+local kind, inner = place_in(KINDS, cursor)
 local page = call('HSCAN', KEYS_OF[kind], inner, 'COUNT', 200)
 for i = 1, #page[2], 2 do look[kind](page[2][i], page[2][i + 1]) end
 
-local following = kind .. page[1]
-if page[1] == '0' then
-  following = '0'
-  for i, name in ipairs(KINDS) do
-    if name == kind and KINDS[i + 1] then following = KINDS[i + 1] .. '0' end
-  end
-end
-return { following, #page[2] / 2, findings }
+return { step_after(KINDS, kind, page[1]), #page[2] / 2, findings }

@@ -5,6 +5,7 @@
 -- REPLY next cursor, how many, findings of (check, subject, evidence)
 -- @include transition
 -- @include audit
+-- @include walks
 
 local KINDS = { 'b', 'd', 't', 'n', 's' }
 local WALKS = {
@@ -14,8 +15,7 @@ local WALKS = {
   n = { 'HSCAN', k.notes, 'CLEAN', 'a note without a message', 'HDEL' },
   s = { 'HSCAN', k.stopped },
 }
-local kind, inner = string.match(cursor, '^(%l)(%d+)$')
-if not kind then kind, inner = 'b', '0' end
+local kind, inner = place_in(KINDS, cursor)
 
 local command, key, check, evidence, remove, state = unpack(WALKS[kind])
 local page = call(command, key, inner, 'COUNT', 200)
@@ -43,11 +43,4 @@ for i = 1, kind == 's' and 0 or #entries, 2 do
   end
 end
 
-local following = kind .. page[1]
-if page[1] == '0' then
-  following = '0'
-  for i, name in ipairs(KINDS) do
-    if name == kind and KINDS[i + 1] then following = KINDS[i + 1] .. '0' end
-  end
-end
-return { following, #entries / 2, findings }
+return { step_after(KINDS, kind, page[1]), #entries / 2, findings }

@@ -5,6 +5,7 @@
 -- REPLY next cursor ('0' at the end), lanes that take turns again, 1 when rings or due times are missing (evicted, or
 -- deleted by hand): they must be written again from the messages
 -- @include transition
+-- @include walks
 
 local KINDS = { 's', 'v', 'd' }
 local resumed = {}
@@ -80,8 +81,7 @@ end
 
 if cursor == 's0' then forget_idle_pools() end
 local missing = cursor == 's0' and call('EXISTS', k.head) == 1 and something_is_missing()
-local kind, inner = string.match(cursor, '^(%l)(%d+)$')
-if not kind then kind, inner = 's', '0' end
+local kind, inner = place_in(KINDS, cursor)
 local page
 if kind == 'd' then
   page = call('SSCAN', k.dead_tenants, inner, 'COUNT', 200)
@@ -91,11 +91,4 @@ end
 for i = 1, #page[2], kind == 'd' and 1 or 2 do look[kind](page[2][i]) end
 flush_moves()
 
-local following = kind .. page[1]
-if page[1] == '0' then
-  following = '0'
-  for i, name in ipairs(KINDS) do
-    if name == kind and KINDS[i + 1] then following = KINDS[i + 1] .. '0' end
-  end
-end
-return { following, resumed, missing and 1 or 0 }
+return { step_after(KINDS, kind, page[1]), resumed, missing and 1 or 0 }
