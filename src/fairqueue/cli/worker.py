@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -140,6 +141,9 @@ def _queue(common: Common, order: _Order) -> FairQueue[Any]:
 
 def _work(common: Common, order: _Order, lifeline: int | None) -> int:
     line = None if lifeline is None else Lifeline(lifeline, order.grace + LAST_STEPS)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What a handler prints shows at once in a pipe or a file too, and is not lost with a worker that is killed.
+        sys.stdout.reconfigure(line_buffering=True)
     handler = load_handler(order.target)
     if common.missing:
         _log.warning(common.made)
