@@ -11,14 +11,13 @@ from typing import Any, Generic
 
 from fairqueue._engine.engine import Engine
 from fairqueue.claiming import Claimer, ClaimOptions
-from fairqueue.errors import ConfigurationError, FairQueueError
+from fairqueue.errors import FairQueueError
 from fairqueue.generics import P
 from fairqueue.lease import Lease, held
 from fairqueue.outcomes import Outcome
 from fairqueue.settlement import Settlement
 from fairqueue.settling import Request, Settler, answer
 from fairqueue.tasks import Tasks
-from fairqueue.validation import several
 
 __all__ = ["IDLE_LOOK", "Consumer"]
 
@@ -41,22 +40,6 @@ class Consumer(Generic[P]):
     def _forget_parent(self) -> object:
         self._claimer.forget()
         return self._settler.forget(), self._tasks.forget()
-
-    @property
-    def place(self) -> str:
-        """The namespace and its server, in words."""
-        return f"{self._engine.options.name!r} at {self._engine.url}"
-
-    def own(self, leases: Sequence[Lease[P]]) -> list[Lease[P]]:
-        """All are leases of this namespace, before the first is touched.
-
-        Of another's the server would say that they are lost, and they would be given up where they are not.
-        """
-        checked = several("leases", leases, Lease)
-        for lease in checked:
-            if (place := held(lease).desk.place) != self.place:
-                raise ConfigurationError(f"expected leases of the queue {self.place}, got one of {place}")
-        return checked
 
     # --- claiming --------------------------------------------------------------------------------------------
 

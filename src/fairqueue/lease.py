@@ -28,11 +28,6 @@ EXTENDS_PER_TIMEOUT = 4  # two in a row may be lost: the third comes before the 
 class Desk(Protocol):
     """Where leases are extended and settled (the queue that gave them)."""
 
-    @property
-    def place(self) -> str:
-        """The namespace and its server, in words: elsewhere its leases mean nothing."""
-        ...
-
     async def settle(self, requests: Sequence[tuple[Lease[Any], Settlement]]) -> list[Outcome]:
         """Ends deliveries; "lost" where the lease was not ours any more."""
         ...

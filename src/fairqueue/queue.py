@@ -22,9 +22,10 @@ from fairqueue.new_message import NewMessage
 from fairqueue.outcomes import Outcome
 from fairqueue.retry import RetryPolicy
 from fairqueue.settlement import Settlement
+from fairqueue.settling import extend_each, settle_each
 from fairqueue.tenants import LimitsControl, Tenants
 from fairqueue.url import resolved_url
-from fairqueue.validation import duration_ms
+from fairqueue.validation import duration_ms, several
 from fairqueue.views import QueueViews
 
 __all__ = ["FairQueue"]
@@ -257,16 +258,14 @@ class FairQueue(QueueViews[P]):
         """Completes all in one round trip; outcomes in order, ``"lost"`` instead of raising.
 
         Raises:
-            ConfigurationError: that is no list of leases of this queue. QueueUnavailableError: the server stayed away; call again with
+            ConfigurationError: that is no list of leases. QueueUnavailableError: the server stayed away; call again with
                 the same leases, the queue recognises the repeated call.
 
         Example:
             >>> await queue.complete_many(leases)
             ['done', 'done']
         """
-        return await self._consumer.settle(
-            [(lease, Settlement("complete")) for lease in self._consumer.own(leases)]
-        )
+        return await settle_each([(lease, Settlement("complete")) for lease in _checked(leases)])
 
     async def fail_many(
         self, leases: Sequence[Lease[P]], error: BaseException | str | None = None
@@ -274,20 +273,20 @@ class FairQueue(QueueViews[P]):
         """Fails all in one round trip; outcomes in order, ``"lost"`` instead of raising.
 
         Raises:
-            ConfigurationError: that is no list of leases of this queue. QueueUnavailableError: the server stayed away; call again with
+            ConfigurationError: that is no list of leases. QueueUnavailableError: the server stayed away; call again with
                 the same leases, the queue recognises the repeated call.
 
         Example:
             >>> await queue.fail_many(leases, "the mail server is down")
             ['retried', 'retried']
         """
-        return await self._consumer.settle([(lease, failure(error)) for lease in self._consumer.own(leases)])
+        return await settle_each([(lease, failure(error)) for lease in _checked(leases)])
 
     async def release_many(self, leases: Sequence[Lease[P]], delay: timedelta | float = 0) -> list[Outcome]:
         """Gives all back uncounted in one round trip; outcomes in order, ``"lost"`` instead of raising.
 
         Raises:
-            ConfigurationError: that is no list of leases of this queue. QueueUnavailableError: the server stayed away; call again with
+            ConfigurationError: that is no list of leases. QueueUnavailableError: the server stayed away; call again with
                 the same leases, the queue recognises the repeated call.
 
         Example:
@@ -295,19 +294,22 @@ class FairQueue(QueueViews[P]):
             ['released', 'released']
         """
         delay_ms = duration_ms("delay", delay)
-        return await self._consumer.settle(
-            [(lease, Settlement("release", delay_ms)) for lease in self._consumer.own(leases)]
-        )
+        return await settle_each([(lease, Settlement("release", delay_ms)) for lease in _checked(leases)])
 
     async def extend_many(self, leases: Sequence[Lease[P]]) -> list[Outcome]:
         """Extends all to a whole visibility timeout from now; ``"extended"`` or ``"lost"`` in order.
 
         Raises:
-            ConfigurationError: that is no list of leases of this queue. QueueUnavailableError: the server stayed away; call again with
+            ConfigurationError: that is no list of leases. QueueUnavailableError: the server stayed away; call again with
                 the same leases, the queue recognises the repeated call.
 
         Example:
             >>> await queue.extend_many(leases)
             ['extended', 'extended']
         """
-        return await self._consumer.extend(self._consumer.own(leases))
+        return await extend_each(_checked(leases))
+
+
+def _checked(leases: Sequence[Lease[P]]) -> list[Lease[P]]:
+    """All are leases, before the first of them is touched."""
+    return several("leases", leases, Lease)

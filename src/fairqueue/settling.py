@@ -12,11 +12,11 @@ from fairqueue._engine.calls import ANY_REVISION, Call, SettleRow, Stream
 from fairqueue._engine.engine import Engine
 from fairqueue.clock import from_ms
 from fairqueue.errors import FairQueueError, QueueUnavailableError, SettingsChangedError
-from fairqueue.lease import Lease, held
+from fairqueue.lease import Desk, Lease, held
 from fairqueue.outcomes import Outcome
 from fairqueue.settlement import Settlement
 
-__all__ = ["Batch", "Request", "Settler", "answer"]
+__all__ = ["Batch", "Request", "Settler", "answer", "extend_each", "settle_each"]
 
 CHUNK = 500
 Request = tuple[Lease[Any], Settlement]
@@ -156,6 +156,27 @@ class Settler:
         """After a fork: the calls under way are the parent's. Returns what must live on untouched."""
         inherited, self._open = self._open, {}
         return inherited
+
+
+async def settle_each(requests: Sequence[Request]) -> list[Outcome]:
+    """Each by the queue that gave it. Another one would be told that it is lost, and it would be given up where it lives."""
+    for desk in _by_desk([lease for lease, _ in requests]):
+        await desk.settle([request for request in requests if held(request[0]).desk is desk])
+    return [answer(*request) for request in requests]
+
+
+async def extend_each(leases: Sequence[Lease[Any]]) -> list[Outcome]:
+    """Each to its full visibility timeout, by the queue that gave it."""
+    for desk, own in _by_desk(leases).items():
+        await desk.extend(own)
+    return ["lost" if lease.lost.is_set() else "extended" for lease in leases]
+
+
+def _by_desk(leases: Sequence[Lease[Any]]) -> dict[Desk, list[Lease[Any]]]:
+    by_desk: dict[Desk, list[Lease[Any]]] = {}
+    for lease in leases:
+        by_desk.setdefault(held(lease).desk, []).append(lease)
+    return by_desk
 
 
 def answer(lease: Lease[Any], asked: Settlement) -> Outcome:

@@ -392,3 +392,15 @@ def test_the_sync_client_learns_too(server: str, namespace: str) -> None:
         assert lease.fail("no") == "retried"
         leases = queue.claim(2)
         assert queue.complete_many(leases) == ["done", "done"]
+
+
+@pytest.mark.parametrize("damaged", ["9007199254740992", "1" * 40, "inf", "nan", "-5", "x", "1e300", ""])
+async def test_a_damaged_revision_is_raised_all_the_same(make_queue: MakeQueue, damaged: str) -> None:
+    """One that no number follows would never change again: nobody who runs would learn of a declaration."""
+    running = await make_queue()
+    await running._engine.command("HSET", running._engine.calls.root + "settings", "revision", damaged)
+    await running.enqueue(0, tenant="t", metadata={"org": "o"})  # it knows that one
+    await make_queue(limits=[Limit("org", default=1, key="org")])
+    await running.enqueue_many(NewMessage(n, tenant="t", metadata={"org": "o"}) for n in range(2))
+    groups = [lease.message.groups for lease in await running.claim(9)]
+    assert groups == [(), (("org", "o"),)]

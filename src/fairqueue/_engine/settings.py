@@ -24,8 +24,8 @@ class Known:
 
     @property
     def revision(self) -> str:
-        """Another one at each change. '0': stored by a version that does not count them."""
-        return self.stored.get("revision", "0")
+        """Another one at each change. '0': stored by a version that does not count them, or damaged."""
+        return self.stored.get("revision") or "0"
 
 
 def known(options: Options, stored: Mapping[str, str]) -> Known:

@@ -37,7 +37,8 @@ local changed, raised = {}, false
 -- number that was there before, though the settings be lost and declared anew: the server's time goes on.
 local function raise_revision()
   if raised then return end
-  local before = tonumber(call('HGET', k.settings, 'revision') or '') or 0
+  local before = tonumber(string.match(call('HGET', k.settings, 'revision') or '', '^%d+$') or 0)
+  if before >= 2 ^ 52 then before = 0 end -- damaged: from there no number goes on
   call('HSET', k.settings, 'revision', int(math.max(before + 1, server_now)))
   raised = true
 end

@@ -54,7 +54,7 @@ local settings = {
   max_attempts = tonumber(as_stored[3]) and as_stored[3] or '12', -- damaged: the default
   max_crashes = tonumber(as_stored[4]) and as_stored[4] or '5',
   dead_letters = as_stored[5],
-  revision = as_stored[6] or '0', -- stored by a version that did not count them
+  revision = as_stored[6] ~= '' and as_stored[6] or '0', -- stored by a version that did not count them, or damaged
 }
 if not settings.schema then return redis.error_reply('FQUNCONFIGURED no settings are stored under this name') end
 if settings.schema ~= schema then
