@@ -117,7 +117,7 @@ def test_a_process_that_hears_no_signal_ends_with_its_supervisor_all_the_same() 
         theirs.close()
         assert ours.recv(1) == b"r"
         ours.close()
-        assert child.wait(30) == 1
+        assert child.wait(60) == 1
 
 
 @pytest.mark.parametrize(

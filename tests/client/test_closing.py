@@ -109,7 +109,7 @@ async def test_a_claim_that_waits_while_it_is_closed_ends(make_queue: MakeQueue)
     await eventually(lambda: queue._engine._bells, "the claim to wait")
     await queue.close()
     with pytest.raises(QueueClosedError):
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, 60)
 
 
 async def test_calls_under_way_at_close_are_done_and_leave_nothing_behind(
@@ -137,7 +137,7 @@ async def test_a_worker_whose_queue_is_closed_ends_with_that_error(
     with caplog.at_level(logging.ERROR):
         await queue.close()
         with pytest.raises(QueueClosedError):
-            await asyncio.wait_for(task, 20)
+            await asyncio.wait_for(task, 60)
     assert caplog.records == []
 
 
@@ -155,7 +155,7 @@ async def test_a_worker_opens_the_queue_that_its_last_run_closed(
         await queue.enqueue(n, tenant="a")
         thread = threading.Thread(target=worker.run_sync)
         thread.start()
-        assert await asyncio.to_thread(done.acquire, timeout=20)
+        assert await asyncio.to_thread(done.acquire, timeout=60)
         worker.stop()
         await asyncio.to_thread(thread.join, 20)
     assert (await queue.stats()).totals.completed == 2

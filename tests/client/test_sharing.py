@@ -51,12 +51,12 @@ class Sender:
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(60)
         self._close()
 
     def stop(self) -> None:
         self._close()
-        assert self._process.wait(30) == 0
+        assert self._process.wait(60) == 0
 
     def _close(self) -> None:
         assert self._process.stdin is not None

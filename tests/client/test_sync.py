@@ -91,7 +91,7 @@ def test_from_many_threads_each_message_is_taken_once(make_sync: MakeSync) -> No
     start = threading.Barrier(16)
 
     def work(number: int) -> list[str]:
-        start.wait(10)
+        start.wait(60)
         for n in range(10):
             queue.enqueue(n, tenant=f"t{number % 4}", id=f"{number}-{n}")
         done = []

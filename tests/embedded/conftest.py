@@ -53,7 +53,7 @@ class Actor:
 
     def heard(self) -> str:
         said = self._hear()
-        assert said, f"the actor ended with {self._process.wait(5)}"
+        assert said, f"the actor ended with {self._process.wait(60)}"
         return said
 
     def _hear(self) -> str:
@@ -67,13 +67,13 @@ class Actor:
     def kill(self) -> None:
         """kill -9."""
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(60)
         self._close_pipes()
 
     def leave(self) -> None:
         """End in the ordinary way, without a close."""
         self._close_pipes()
-        assert self._process.wait(10) == 0
+        assert self._process.wait(60) == 0
 
     def _close_pipes(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):

@@ -117,7 +117,7 @@ def test_a_server_without_a_watcher_is_replaced_by_the_next_client(claim: Claim,
             keep(f"unix://{socket_path}", "k")
             with within_two_seconds():
                 server = claim()
-            assert orphan.wait(20) == 0, "ended in an orderly way"
+            assert orphan.wait(60) == 0, "ended in an orderly way"
         finally:
             orphan.kill()
     assert kept(server.url, "k") == b"kept"

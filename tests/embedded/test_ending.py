@@ -87,7 +87,7 @@ def test_with_the_default_idle_time_it_ends_within_15_seconds(actor: Actors, dat
     valkey = server_pid(client.url)
     watch = Stopwatch()
     client.kill()
-    eventually_sync(lambda: gone(valkey), "the server to end", deadline=60)
+    eventually_sync(lambda: gone(valkey), "the server to end")
     watch.check(15, "the server to end")
     assert watch.seconds > 5, "a client that comes back within seconds finds it still there"
 

@@ -33,7 +33,7 @@ async def test_one_listener_serves_ring_after_ring(make_queue: MakeQueue) -> Non
         waiting = asyncio.ensure_future(bell.wait(600))
         await asyncio.sleep(0)
         await engine.command("RPUSH", key(engine.calls.root, "bell", POOL), "1")
-        await asyncio.wait_for(waiting, 20)
+        await asyncio.wait_for(waiting, 60)
     assert connections == 1
     watch = Stopwatch()
     await bell.close()  # at this moment the listener is sending
@@ -63,5 +63,5 @@ async def test_who_waits_while_the_listener_goes_home_is_heard(make_queue: MakeQ
     await asyncio.sleep(0)
     await engine.command("RPUSH", key(engine.calls.root, "bell", POOL), "1")
     gone.set()
-    await asyncio.wait_for(waiting, 20)
+    await asyncio.wait_for(waiting, 60)
     await bell.close()

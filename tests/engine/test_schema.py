@@ -123,7 +123,7 @@ async def test_a_running_worker_ends_when_the_number_changes_and_its_message_is_
     await raw(queue, "HSET", "settings", args=["schema", "99"])
     go_on.set()
     with pytest.raises(SchemaMismatchError, match="99"):
-        await asyncio.wait_for(running, 30)
+        await asyncio.wait_for(running, 60)
     await restore(queue)
     assert await state(queue, "a", "m") == "in_flight"
     clock.advance(31)

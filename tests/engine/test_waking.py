@@ -49,7 +49,7 @@ async def idle(
 
 
 async def woken(tasks: list[asyncio.Task[list[Lease[Any]]]]) -> list[str]:
-    done, pending = await asyncio.wait(tasks, timeout=10)
+    done, pending = await asyncio.wait(tasks, timeout=60)
     assert not pending, "nobody woke the claimer"
     return [name for task in tasks if task in done for name in names(task.result())]
 

@@ -236,7 +236,7 @@ async def work(scene: Scene) -> Any:
     worker = Worker(scene.queue, handle, concurrency=2, grace=5)
     running = asyncio.ensure_future(worker.run(signals=False))
     try:
-        await eventually(lambda: running.done() or len(ran) >= 4, "four to be handled", deadline=60)
+        await eventually(lambda: running.done() or len(ran) >= 4, "four to be handled")
     finally:
         worker.stop()
         await running

@@ -128,7 +128,7 @@ async def test_the_example_does_what_it_says(found: doctest.DocTest, names: dict
     for example in found.examples:
         if example.options.get(doctest.SKIP):
             continue
-        got = await asyncio.wait_for(outcome(example, names), 30)
+        got = await asyncio.wait_for(outcome(example, names), 60)
         wanted = example.want if example.exc_msg is None else example.exc_msg
         flags = doctest.ELLIPSIS if example.options.get(doctest.ELLIPSIS) else 0
         assert not wanted or CHECKER.check_output(wanted, got, flags), f"{example.source}{wanted=} {got=}"

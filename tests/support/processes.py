@@ -32,7 +32,7 @@ from tests.support.waiting import eventually, eventually_sync
 
 ROOT = Path(__file__).parents[2]
 STARTED, ENDED, CANCELLED = "start", "end", "cancelled"
-_GO = b"go\n"
+_READY, _GO = b"ready\n", b"go\n"
 
 
 class Server:
@@ -95,7 +95,7 @@ class Server:
         """kill -9; what was written to the append-only file stays."""
         assert self._process is not None
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(60)
 
     def remove(self) -> None:
         if self._process is not None:
@@ -205,7 +205,8 @@ class WorkerProcess:
     def ready(self) -> WorkerProcess:
         """Waits until it has connected; then it waits for ``go``."""
         for _ in range(self._copies):
-            assert self._out.readline() == b"ready\n", f"the worker ended with {self._process.wait(10)}"
+            said = self._out.readline()
+            assert said == _READY, f"{said!r} instead of being ready (exit code {self._process.poll()})"
         return self
 
     def go(self) -> WorkerProcess:
@@ -230,7 +231,7 @@ class WorkerProcess:
     def thaw(self) -> None:
         self.signal(signal.SIGCONT)
 
-    def wait(self, seconds: float = 20) -> int:
+    def wait(self, seconds: float = 60) -> int:
         """Its exit code; of copies, the first that is not 0."""
         code = self._process.wait(seconds)
         self._close_pipes()
@@ -240,7 +241,7 @@ class WorkerProcess:
         """kill -9."""
         with contextlib.suppress(ProcessLookupError):
             self.signal(signal.SIGKILL)
-        self._process.wait(10)
+        self._process.wait(60)
         self._close_pipes()
 
     def _close_pipes(self) -> None:
@@ -258,7 +259,7 @@ def _state_of(pid: int) -> str:
 
 
 def _say_ready_and_wait() -> None:
-    print("ready", flush=True)
+    os.write(1, _READY)  # one write: print() makes two of it when Python is unbuffered, and copies share the pipe
     if os.read(0, len(_GO)) != _GO:
         os._exit(3)  # the test has gone
 
@@ -272,7 +273,7 @@ def _handlers(log: Log) -> tuple[Any, Any]:
                 raise RuntimeError("as ordered")
             await asyncio.sleep(_seconds(message))
             if "until" in message.payload and message.attempt > 1:
-                await eventually(Path(message.payload["until"]).exists, "the test to let go", deadline=60)
+                await eventually(Path(message.payload["until"]).exists, "the test to let go")
         except asyncio.CancelledError:
             log.write(CANCELLED, message)
             raise

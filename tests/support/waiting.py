@@ -4,7 +4,7 @@ A test that sleeps is slow when the guess is high and flaky when it is low. Thes
 again until the condition holds, and fail with words when it does not::
 
     await eventually(lambda: len(seen) == 3, "all three messages to be handled")
-    stats = await eventually(queue_is_empty, "the queue to be empty", deadline=5)
+    stats = await eventually(queue_is_empty, "the queue to be empty")
     eventually_sync(socket_path.exists, "the server's socket to appear")
 """
 
@@ -18,17 +18,17 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+DEADLINE = 60.0  # seconds; generous on purpose: it is only ever spent by a test that fails
 FIRST_PAUSE = 0.001
 LONGEST_PAUSE = 0.05
 
 
-async def eventually(condition: Callable[[], T | Awaitable[T]], what: str, deadline: float = 20) -> T:
+async def eventually(condition: Callable[[], T | Awaitable[T]], what: str, deadline: float = DEADLINE) -> T:
     """Wait until `condition()` is true and return what it returned.
 
     `condition` is a plain or an async function; an exception it raises ends the wait at once, except
     `AssertionError`, which counts as "not yet" and is shown when the time is up. `what` completes the
-    sentence "expected ... within 20 s". `deadline` is in seconds and generous on purpose: it is only ever
-    spent by a test that fails.
+    sentence "expected ... within 60 s". `deadline` is in seconds.
     """
     wait = _Wait(what, deadline)
     while True:
@@ -44,7 +44,7 @@ async def eventually(condition: Callable[[], T | Awaitable[T]], what: str, deadl
         await asyncio.sleep(wait.next_pause())
 
 
-def eventually_sync(condition: Callable[[], T], what: str, deadline: float = 20) -> T:
+def eventually_sync(condition: Callable[[], T], what: str, deadline: float = DEADLINE) -> T:
     """Wait as `eventually` does, with a plain function and without an event loop."""
     wait = _Wait(what, deadline)
     while True:

@@ -22,7 +22,7 @@ async def running(queue: FairQueue[Any], handler: Any, **options: Any) -> AsyncI
         yield worker
     finally:
         worker.stop()
-        await asyncio.wait_for(task, 30)
+        await asyncio.wait_for(task, 60)
 
 
 async def all_done(queue: FairQueue[Any]) -> None:

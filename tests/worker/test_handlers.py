@@ -334,7 +334,7 @@ async def test_plain_handlers_run_side_by_side_in_threads(make_queue: MakeQueue)
     names: set[str] = set()
 
     def work(message: Message[Any]) -> None:
-        together.wait(10)
+        together.wait(60)
         names.add(threading.current_thread().name)
         assert threading.current_thread() is not threading.main_thread()
 

@@ -170,7 +170,7 @@ async def test_a_worker_that_left_one_in_a_thread_claims_again_when_it_is_run_ag
     def handle(message: Message[str]) -> None:
         handled.append(message.payload)
         if message.payload == "hangs":
-            go_on.wait(30)
+            go_on.wait(60)
 
     worker: Worker[str] = Worker(queue, handle, concurrency=10, grace=0)
     task = asyncio.create_task(worker.run(signals=False))

@@ -151,7 +151,7 @@ class Starved(Threads):
     async def run(self, work: Callable[[], T]) -> T:
         def late() -> T:
             self.waiting += 1
-            self._gate.wait(20)
+            self._gate.wait(60)
             return work()
 
         return await super().run(late)

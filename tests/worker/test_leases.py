@@ -203,7 +203,7 @@ async def test_an_async_handler_whose_lease_is_lost_is_cancelled(make_queue: Mak
     async with running(queue, handle, concurrency=1) as worker:
         await eventually(lambda: leases, "the handler to start")
         taken = await steal(other, worker)
-        await asyncio.wait_for(cancelled.wait(), 20)
+        await asyncio.wait_for(cancelled.wait(), 60)
         assert leases[0].lost.is_set()
         assert await taken.complete() == "done"
         await queue.enqueue(2, tenant="a", id="n")

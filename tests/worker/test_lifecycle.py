@@ -75,7 +75,7 @@ async def test_a_stop_right_after_the_start_stops(make_queue: MakeQueue) -> None
     worker: Worker[Any] = Worker(queue, Gate())
     task = asyncio.ensure_future(worker.run(signals=False))
     worker.stop()
-    await asyncio.wait_for(task, 30)
+    await asyncio.wait_for(task, 60)
 
 
 async def test_a_stop_lets_handlers_end_and_claims_no_more(make_queue: MakeQueue) -> None:
@@ -103,7 +103,7 @@ async def test_a_stopped_worker_runs_again_with_its_whole_grace(make_queue: Make
     await gate.has(1)
     worker.stop()
     worker.stop()
-    await asyncio.wait_for(task, 30)
+    await asyncio.wait_for(task, 60)
     assert gate.cancelled == ["m0"]
     task = await start(worker)
     await gate.has(2)
@@ -124,7 +124,7 @@ async def test_a_second_stop_cuts_the_grace_short(make_queue: MakeQueue) -> None
     await gate.has(3)
     worker.stop()
     worker.stop()
-    await asyncio.wait_for(task, 30)
+    await asyncio.wait_for(task, 60)
     stats = await queue.stats()
     assert (stats.ready, stats.in_flight, stats.dead, stats.totals.released) == (3, 0, 0, 3)
     assert (await queue.limits.get("tenant", "a")).held == 0
@@ -146,7 +146,7 @@ async def test_the_end_of_grace_releases_uncounted(make_queue: MakeQueue) -> Non
         before = len(gate.came)
         await gate.has(before + 2)
         worker.stop()
-        await asyncio.wait_for(task, 30)
+        await asyncio.wait_for(task, 60)
     assert len(gate.cancelled) == 6
     leases = await queue.claim(2)
     assert [lease.message.attempt for lease in leases] == [1, 1]
@@ -170,7 +170,7 @@ async def test_a_handler_that_ends_by_itself_on_cancellation_is_believed(make_qu
     task = await start(worker)
     await came.wait()
     worker.stop()
-    await asyncio.wait_for(task, 30)
+    await asyncio.wait_for(task, 60)
     assert (await queue.stats()).totals.completed == 1
 
 
@@ -214,7 +214,7 @@ async def test_what_a_claim_under_way_brings_after_the_stop_is_not_started(
     await eventually(taken, "the claim to have been done")
     worker.stop()
     opened.set()
-    await asyncio.wait_for(task, 30)
+    await asyncio.wait_for(task, 60)
     assert gate.came == []
     stats = await queue.stats()
     assert (stats.ready, stats.in_flight, stats.totals.released) == (3, 0, 3)
@@ -288,7 +288,7 @@ async def test_threads_that_still_run_are_not_released(make_queue: MakeQueue) ->
     task = await start(worker)
     await asyncio.to_thread(came.wait, 20)
     worker.stop()
-    await asyncio.wait_for(task, 30)
+    await asyncio.wait_for(task, 60)
     assert (await queue.stats()).in_flight == 1
     assert await queue.claim() == []
     task = await start(worker)  # a worker that runs again does not keep what it gave up
@@ -316,7 +316,7 @@ async def test_threads_are_released_if_the_process_ends_right_after(make_queue: 
     task = await start(worker)
     await asyncio.to_thread(came.wait, 20)
     worker.stop()
-    await asyncio.wait_for(task, 30)
+    await asyncio.wait_for(task, 60)
     (lease,) = await queue.claim()
     assert lease.message.attempt == 1
     go.set()

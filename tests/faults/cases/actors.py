@@ -122,7 +122,7 @@ class Stage:
 
     def close(self) -> None:
         self._control.close()
-        self._process.wait(10)
+        self._process.wait(60)
 
 
 class Cast:

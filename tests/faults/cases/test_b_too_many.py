@@ -95,7 +95,7 @@ async def test_sixteen_processes_never_exceed_a_tenants_or_an_orgs_limit(
     async def all_done() -> bool:
         return (await queue.stats()).totals.completed == 600
 
-    await eventually(all_done, "all to be completed", deadline=60)
+    await eventually(all_done, "all to be completed")
     assert (log.count(STARTED), log.count(ENDED)) == (600, 600)
     assert log.most_at_once(tenants=["T1"]) <= 5
     assert log.most_at_once(tenants=["T2"]) <= 5

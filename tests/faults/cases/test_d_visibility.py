@@ -216,7 +216,7 @@ async def test_the_handler_of_a_lost_lease_is_told_to_stop(make_queue: MakeQueue
     worker = Worker(queue, handle, concurrency=1)
     working = asyncio.ensure_future(worker.run(signals=False))
     await put(queue, "T", "m")
-    await asyncio.wait_for(began.wait(), 20)
+    await asyncio.wait_for(began.wait(), 60)
     info = await queue.get("T", "m")
     assert info is not None
     assert info.lease is not None
@@ -225,7 +225,7 @@ async def test_the_handler_of_a_lost_lease_is_told_to_stop(make_queue: MakeQueue
     other = await make_queue(clock=ahead)
     assert (await other.reclaim()).reclaimed == [("T", "m")]
     leases = await other.claim()
-    await asyncio.wait_for(told.wait(), 20)
+    await asyncio.wait_for(told.wait(), 60)
     worker.stop()
     await working
     assert ids(leases) == ["m"]

@@ -117,6 +117,6 @@ async def stopped_in_the_middle(queue: FairQueue[Any], attempts: list[int]) -> N
 
     worker = Worker(queue, handle, grace=0.01)
     working = asyncio.ensure_future(worker.run(signals=False))
-    await asyncio.wait_for(began.wait(), 20)
+    await asyncio.wait_for(began.wait(), 60)
     worker.stop()
     await working

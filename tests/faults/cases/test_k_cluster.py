@@ -167,7 +167,7 @@ async def watch(own: Server, work: Any) -> list[tuple[bool, list[bytes]]]:
     own.command("ECHO", "that was all")
     seen: list[tuple[bool, list[bytes]]] = []
     while not seen or seen[-1][1] != [b"ECHO", b"that was all"]:
-        match = _LINE.match((await asyncio.wait_for(reader.readline(), 10))[1:].rstrip(b"\r\n"))
+        match = _LINE.match((await asyncio.wait_for(reader.readline(), 60))[1:].rstrip(b"\r\n"))
         assert match
         seen.append((match[1] == b"lua", [unescaped(word) for word in _WORD.findall(match[2])]))
     writer.close()

@@ -86,7 +86,7 @@ class Consuming(Play):
             claiming = asyncio.ensure_future(claimer.claim(1, wait=60, pools=("waited",)))
             await asyncio.sleep(0)
             await producer.enqueue({}, tenant="W", id=id_, pool="waited")
-            leases = await asyncio.wait_for(claiming, 20)
+            leases = await asyncio.wait_for(claiming, 60)
             await leases[0].complete()
             return leases
 
