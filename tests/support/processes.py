@@ -259,7 +259,9 @@ def _state_of(pid: int) -> str:
 
 
 def _say_ready_and_wait() -> None:
-    os.write(1, _READY)  # one write: print() makes two of it when Python is unbuffered, and copies share the pipe
+    os.write(
+        1, _READY
+    )  # one write: print() makes two of it when Python is unbuffered, and copies share the pipe
     if os.read(0, len(_GO)) != _GO:
         os._exit(3)  # the test has gone
 
