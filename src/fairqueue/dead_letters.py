@@ -128,7 +128,9 @@ class DeadLetters:
             >>> [tenant async for tenant in queue.dead_letters.tenants()]
             ['acme']
         """
-        for raw in await self._engine.command("SMEMBERS", key(self._engine.calls.root, "dead_tenants")):
+        for raw in await self._engine.read(
+            "SMEMBERS", key(self._engine.calls.root, "dead_tenants"), empty=[]
+        ):
             yield text(raw)
 
     async def _in_old_order(self, tenant: str, ids: builtins.list[str]) -> builtins.list[str]:

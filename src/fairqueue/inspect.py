@@ -112,27 +112,32 @@ def _added(one: QueueState | None, other: QueueState) -> QueueState:
 
 async def workers(engine: Engine) -> list[WorkerState]:
     """Workers by name; those silent for a minute are forgotten by the others."""
-    infos = await engine.command("HGETALL", key(engine.calls.root, "worker_info"))
-    seen = await engine.command("ZRANGE", key(engine.calls.root, "workers"), 0, -1, "WITHSCORES")
+    infos = await engine.read("HGETALL", key(engine.calls.root, "worker_info"), empty={})
+    seen = await engine.read("ZRANGE", key(engine.calls.root, "workers"), 0, -1, "WITHSCORES", empty=[])
     scores = {
         one[0]: one[1] for one in (seen if not seen or isinstance(seen[0], tuple | list) else _paired(seen))
     }
-    states = []
-    for name, raw in infos.items() if isinstance(infos, dict) else _paired(infos):
-        info, seen_ms = json.loads(raw), float(scores.get(name, 0))
-        states.append(
-            WorkerState(
-                name=text(name), host=info["host"], pid=info["pid"], pools=tuple(info["pools"]),
-                concurrency=info["concurrency"], running=info["running"], version=info["version"],
-                started_at=from_ms(seen_ms - info["up_ms"]), seen_at=from_ms(seen_ms),
-            )
+    paired = infos.items() if isinstance(infos, dict) else _paired(infos)
+    states = [_worker_state(text(name), raw, float(scores.get(name, 0))) for name, raw in paired]
+    return sorted((state for state in states if state), key=lambda state: state.name)
+
+
+def _worker_state(name: str, raw: bytes, seen_ms: float) -> WorkerState | None:
+    """None: what is stored is damaged; the worker's next sign of life replaces it."""
+    try:
+        info = json.loads(raw)
+        return WorkerState(
+            name=name, host=info["host"], pid=info["pid"], pools=tuple(info["pools"]),
+            concurrency=info["concurrency"], running=info["running"], version=info["version"],
+            started_at=from_ms(seen_ms - info["up_ms"]), seen_at=from_ms(seen_ms),
         )  # fmt: skip
-    return sorted(states, key=lambda state: state.name)
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return None
 
 
 async def dirty_groups(engine: Engine) -> dict[tuple[str, str], str]:
     """Groups that wait for reconcile, by limit and group id: ``dirty`` or, while it is rebuilt, ``closed``."""
-    raw = await engine.command("HGETALL", key(engine.calls.root, "dirty"))
+    raw = await engine.read("HGETALL", key(engine.calls.root, "dirty"), empty={})
     states = raw.items() if isinstance(raw, dict) else _paired(raw)
     return {identity(group): text(state) for group, state in states}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -160,6 +162,47 @@ async def test_an_index_of_the_wrong_type_stops_nobody_but_who_is_in_it(
     assert ran == 13, "all but the dead letter, and one more"
     assert (await queue.audit(fix=True)).fixed
     assert not (await queue.audit()).findings
+
+
+READS: dict[str, Callable[[FairQueue[Any]], Awaitable[Any]]] = {
+    "reconcile": lambda queue: queue.reconcile(),
+    "reclaim": lambda queue: queue.reclaim(),
+    "stats": lambda queue: queue.stats(),
+    "limits": lambda queue: queue.limits.get(*ORG),
+    "tenants": lambda queue: listed(queue.tenants.list()),
+    "workers": lambda queue: listed(queue.workers()),
+    "dead letters": lambda queue: queue.dead_letters.list("a"),
+    "a new default": lambda queue: queue.limits.set("tenant", "a", 3),
+    "enqueue": lambda queue: queue.enqueue(1, tenant="y", metadata={"o": "y"}),
+    "claim": lambda queue: queue.claim(1),
+}
+
+
+async def listed(of: AsyncIterator[Any]) -> list[Any]:
+    return [one async for one in of]
+
+
+@pytest.mark.parametrize("what", READS)
+@pytest.mark.parametrize("kind", sorted(kind for kind in INDEXES if not KEYS[kind].of))
+async def test_whoever_meets_an_index_of_the_wrong_type_first_goes_on(
+    make_queue: MakeQueue, kind: str, what: str
+) -> None:
+    queue = await busy(make_queue)
+    await faults.wrong_type(queue, kind)
+    await READS[what](queue)
+    await queue.reconcile()
+    await queue.audit(fix=True)
+    assert not (await queue.audit()).findings
+
+
+async def test_a_worker_whose_entry_was_damaged_is_not_listed_until_its_next_sign_of_life(
+    make_queue: MakeQueue,
+) -> None:
+    queue = await make_queue()
+    entries = ("no json", "7", "[]", "{}", json.dumps({"host": "h", "pid": 1, "pools": 3}))
+    for n, entry in enumerate(entries):
+        await queue._engine.command("HSET", key(queue._engine.calls.root, "worker_info"), f"w{n}", entry)
+    assert not await listed(queue.workers())
 
 
 @pytest.mark.parametrize("kind", ["leases", "deadlines", "body"])

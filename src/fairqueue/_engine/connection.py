@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fairqueue.errors import QueueUnavailableError
 
 from .calls import Call
+from .replies import WrongTypeError
 from .script import load_all
 
 if TYPE_CHECKING:
@@ -115,6 +116,13 @@ class Connection:
             return answer
 
         return await self.protected(once, patience)
+
+    async def read(self, *args: str | int | float | bytes, empty: Any) -> Any:
+        """Sends one plain read of an index; one that holds another type is ``empty``, as it is for a script that reads it."""
+        try:
+            return await self.command(*args)
+        except WrongTypeError:
+            return empty
 
     async def evaluate(self, call: Call[T]) -> T:
         """One call by its script's text, for a server that may have no script yet."""

@@ -21,6 +21,7 @@ from fairqueue.errors import (
     SettingsChangedError,
 )
 
+from .replies import WrongTypeError
 from .settings import other_schema
 
 SOCKET_TIMEOUT = 5.0  # longer than any script, shorter than a user's patience with a dead connection
@@ -116,7 +117,8 @@ def translated(error: Exception) -> Exception:
         )
     if is_passing(error):
         return QueueUnavailableError(f"the server cannot be used: {text or type(error).__name__}")
-    return FairQueueError(f"the server refused a command: {text}")
+    kind = WrongTypeError if text.startswith("WRONGTYPE") else FairQueueError
+    return kind(f"the server refused a command: {text}")
 
 
 async def drop_idle(client: Redis) -> None:

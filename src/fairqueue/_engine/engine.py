@@ -207,6 +207,10 @@ class Engine:
         await self.connect()
         return await self.connection.command(*args)
 
+    async def read(self, *args: str | int | float | bytes, empty: Any) -> Any:
+        await self.connect()
+        return await self.connection.read(*args, empty=empty)
+
     def bell(self, pools: tuple[str, ...]) -> Bell:
         if pools not in self._bells:
 

@@ -131,7 +131,7 @@ IRREPLACEABLE = frozenset({"head", "body", "counters", "limits"})
 # in it; reconcile writes it again from the messages.
 INDEXES = (
     "ring", "tags", "waiting", "parked", "blocked", "woken", "waiters", "pools", "groups", "vtime", "stopped",
-    "dead_tenants", "tenant", "present", "totals", "bell", "notes", "lock",
+    "dead_tenants", "tenant", "present", "totals", "bell", "notes", "lock", "dirty", "workers", "worker_info",
 )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ async def follow_up(connection: Connection, calls: Calls, stored: Mapping[str, s
 
 async def _start_level(connection: Connection, calls: Calls) -> None:
     """Another scheduler: tags of the other kind would let some starve until the others have passed them."""
-    for pool in await connection.command("SMEMBERS", key(calls.root, "pools")):
+    for pool in await connection.read("SMEMBERS", key(calls.root, "pools"), empty=[]):
         cursor = "ring0"
         while cursor:
             cursor = await connection.run(calls.retag(text(pool), cursor))
@@ -37,7 +37,8 @@ async def _start_level(connection: Connection, calls: Calls) -> None:
 
 async def _wake_who_fits(connection: Connection, calls: Calls) -> None:
     """A raised default makes room in groups of tenants that wait: each is looked at, by the script that wakes."""
-    asked = [(text(group), "0") for group in await connection.command("SMEMBERS", key(calls.root, "groups"))]
+    groups = await connection.read("SMEMBERS", key(calls.root, "groups"), empty=[])
+    asked = [(text(group), "0") for group in groups]
     while asked:
         page, asked = asked[:_WOKEN_TOGETHER], asked[_WOKEN_TOGETHER:]
         answers = await connection.run_all([calls.reconcile_group(*one) for one in page])

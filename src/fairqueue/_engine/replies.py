@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from fairqueue.errors import FairQueueError
+
 from .keys import US
 
 STATES = {"r": "ready", "d": "delayed", "f": "in_flight", "x": "dead"}
@@ -14,6 +16,10 @@ _FIELDS = 14  # before the lane, which is the tail of a header
 
 class HeaderError(ValueError):
     """A stored header that this version cannot read."""
+
+
+class WrongTypeError(FairQueueError):
+    """A key holds another type than ours: somebody's hand."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
+from .replies import WrongTypeError
+
 _PAGE = 200
 
 
@@ -40,11 +42,14 @@ def _members(command: str, page: Any) -> list[bytes]:
 
 
 async def scan(engine: Runs, command: str, key: str | None, match: str | None = None) -> AsyncIterator[bytes]:
-    """Every member, each once, of ``SSCAN``, ``HSCAN``, ``ZSCAN`` or (without a key) ``SCAN``."""
+    """Every member, each once, of ``SSCAN``, ``HSCAN``, ``ZSCAN`` or (without a key) ``SCAN``; a key of another type has none."""
     seen: set[bytes] = set()
     cursor = "0"
     while True:
-        cursor, page = await scan_page(engine, command, key, cursor, match)
+        try:
+            cursor, page = await scan_page(engine, command, key, cursor, match)
+        except WrongTypeError:
+            return
         for member in page:
             if member not in seen:
                 seen.add(member)

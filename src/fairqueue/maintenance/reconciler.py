@@ -63,7 +63,7 @@ async def repair_groups(engine: Engine, groups: Iterable[str]) -> ReconcileRepor
 async def _known_groups(engine: Engine) -> AsyncIterator[str]:
     """Each once, though a dirty group is among the others too."""
     root = engine.calls.root
-    dirty = set(await engine.command("HKEYS", key(root, "dirty")))
+    dirty = set(await engine.read("HKEYS", key(root, "dirty"), empty=[]))
     for raw in dirty:
         yield text(raw)
     async for raw in scan(engine, "SSCAN", key(root, "groups")):
