@@ -11,7 +11,6 @@ import time
 
 from tests.chaos.accounting import account
 from tests.chaos.journal import entries
-from tests.chaos.plan import plan
 from tests.chaos.report import printed, problems, record
 from tests.chaos.run import Chaos
 from tests.support.processes import ROOT
@@ -25,7 +24,10 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--seed", type=int, default=1, help="the same seed is the same plan (%(default)s)")
     parser.add_argument(
-        "--kills", type=int, default=1000, help="how many kills; freezes and ends come besides (%(default)s)"
+        "--kills",
+        type=int,
+        default=1000,
+        help="how many processes are killed; freezes and ends come besides (%(default)s)",
     )
     order = parser.parse_args(arguments)
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -33,15 +35,13 @@ def main(arguments: list[str]) -> int:
     for file in (journal, log):
         file.write_bytes(b"")
     began = time.monotonic()
-    chaos = Chaos(
-        order.seed, plan(order.seed, order.kills), journal, log, lambda text: print(text, flush=True)
-    )
+    chaos = Chaos(order.seed, order.kills, journal, log, lambda text: print(text, flush=True))
     done = chaos.run()
     assert done.stock is not None
     result = account(entries(journal), done.stock)
     print(printed(done, result, order.seed, time.monotonic() - began))
-    record(done, result, order.seed)
-    wrong = problems(done, result)
+    record(done, result, order.seed, order.kills)
+    wrong = problems(done, result, order.kills)
     for problem in wrong:
         print(problem, file=sys.stderr)
     if wrong:

@@ -65,6 +65,8 @@ class Counts:
     twins: int = 0
     audits: int = 0
     audits_that_found: int = 0
+    killed: int = 0
+    """Processes that SIGKILL has ended, by their exit status: one that was gone before it came is none."""
     odd_ends: list[str] = field(default_factory=list)
     """Processes that ended by themselves, or not with 0 although they were asked to."""
 
@@ -208,6 +210,7 @@ class Fleet:
         process.code = code
         self._processes.remove(process)
         self._note(lines.EXITED, process)
+        self.counts.killed += code == -signal.SIGKILL
         if process.order.role == AUDITOR:
             self.counts.audits_that_found += code == FOUND
             expected = {0, FOUND}
@@ -220,6 +223,11 @@ class Fleet:
 
     def draining(self, process: Process) -> bool:
         return process.lives and self.phase(process) == DRAINING
+
+    @property
+    def kills_pending(self) -> bool:
+        """Whether somebody was killed and has not been buried yet."""
+        return any(one.reason == lines.KILLED for one in self._processes)
 
     # --- ending --------------------------------------------------------------------------------------------------
 

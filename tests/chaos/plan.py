@@ -1,12 +1,14 @@
 """What is done to whom, in which order, drawn from a seed: the same seed is the same plan.
 
-What the processes make of it depends on the machine, so a replay meets the same faults in the same order, not the same
-interleaving of every command.
+A plan has no end: whoever carries it out goes on until enough processes have been killed. What the processes
+make of it depends on the machine, so a replay meets the same faults in the same order, not the same interleaving of
+every command.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,13 +40,11 @@ class Action:
     twin: bool
 
 
-def plan(seed: int, kills: int) -> list[Action]:
-    """So many kills, and the freezes and ends between them; a longer plan begins with a shorter one."""
-    rng, actions, left = random.Random(seed), [], kills
-    while left:
-        actions.append(_action(rng))
-        left -= actions[-1].kind == KILL
-    return actions
+def plan(seed: int) -> Iterator[Action]:
+    """Kills, and the freezes and ends between them, without an end."""
+    rng = random.Random(seed)
+    while True:
+        yield _action(rng)
 
 
 def _action(rng: random.Random) -> Action:

@@ -15,7 +15,7 @@ _ROLES = (WORKER, OWNER, MAINTAINER, WATCHER)
 _SHOWN = 10
 
 
-def problems(done: Done, account: Account) -> list[str]:
+def problems(done: Done, account: Account, kills: int) -> list[str]:
     """All that is not as promised, in words."""
     findings = done.stock.findings if done.stock else ["the run did not come to its end"]
     named = {
@@ -27,6 +27,7 @@ def problems(done: Done, account: Account) -> list[str]:
         "audit": findings,
         "server": done.problems,
         "process": done.counts.odd_ends,
+        "kills": [f"{done.kills} of {kills} were made"] if done.kills != kills else [],
     }
     return [f"{what}: {text}" for what, texts in named.items() for text in _some(texts)]
 
@@ -66,6 +67,7 @@ def _outcome(done: Done, account: Account, seed: int, seconds: float) -> Iterato
     tenants = [peak for group, peak in account.peaks.items() if group != load.ORG]
     rows: list[tuple[str, object]] = [
         ("faults", done.faults.total()),
+        ("processes killed", f"{done.kills} ({done.faults[WATCHER, KILL]} of them the watcher, with its server)"),
         ("processes started", f"{counts.started} ({counts.restarts} restarts, {counts.twins} beside a frozen one of the same name)"),
         ("messages", account.messages),
         ("completed + dead + waiting", f"{stock.completed} + {len(stock.dead)} + {stock.waiting}" if stock else "unknown"),
@@ -88,14 +90,10 @@ def _outcome(done: Done, account: Account, seed: int, seconds: float) -> Iterato
         yield f"{name:36}{value}"
 
 
-def _of_kind(done: Done, kind: str) -> int:
-    return sum(number for (_, of), number in done.faults.items() if of == kind)
-
-
-def record(done: Done, account: Account, seed: int) -> None:
+def record(done: Done, account: Account, seed: int, kills: int) -> None:
     """For docs/reliability.md."""
     note(
-        "chaos", faults=done.faults.total(), kills=_of_kind(done, KILL), seed=seed, messages=account.messages, deliveries=account.deliveries,
+        "chaos", faults=done.faults.total(), kills=done.kills, seed=seed, messages=account.messages, deliveries=account.deliveries,
         repeated=account.after_expiry, lost=len(account.lost), wedged=account.wedged, doubled=len(account.doubled),
-        exceeded=len(account.exceeded), problems=len(problems(done, account)),
+        exceeded=len(account.exceeded), problems=len(problems(done, account, kills)),
     )  # fmt: skip

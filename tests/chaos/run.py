@@ -30,6 +30,7 @@ from tests.chaos.plan import (
     WATCHER,
     WORKER,
     Action,
+    plan,
 )
 from tests.chaos.watch import Watch
 
@@ -37,6 +38,7 @@ _TICK, _STALK = 0.01, 0.0003
 _PHASE_PATIENCE, _DRAINING_PATIENCE = 0.4, 1.0
 _PATIENCE = 120.0
 _AUDIT_EVERY = 40
+_PROCESSES_PER_KILL = 20
 _CALM = 1.0
 """Seconds after the server is back until all have extended their leases: the accounting knows nothing of outages."""
 
@@ -55,17 +57,20 @@ class Done:
     problems: list[str] = field(default_factory=list)
     stock: Stock | None = None
 
+    @property
+    def kills(self) -> int:
+        """Processes that were there when the kill came, and are gone by it; the server's watcher among them."""
+        return self.counts.killed + self.faults[WATCHER, KILL]
+
 
 class Chaos:
-    """One run. ``journal`` and ``log`` are written; the server's data are gone afterwards."""
+    """One run of so many kills. ``journal`` and ``log`` are written; the server's data are gone afterwards."""
 
-    def __init__(
-        self, seed: int, plan: list[Action], journal: Path, log: Path, tell: Callable[[str], None]
-    ) -> None:
+    def __init__(self, seed: int, kills: int, journal: Path, log: Path, tell: Callable[[str], None]) -> None:
         self._home = Path(tempfile.mkdtemp(prefix="fq-chaos-")).resolve()
-        self._plan, self._log, self._tell = plan, log, tell
+        self._plan, self._kills, self._log, self._tell = plan(seed), kills, log, tell
         self._url = f"embedded://{self._home / 'data'}"
-        self._fleet = Fleet(self._url, seed, journal, log, most_processes=4 * len(plan) + 100)
+        self._fleet = Fleet(self._url, seed, journal, log, most_processes=_PROCESSES_PER_KILL * (kills + 20))
         self._watch = Watch(self._home / "data", journal)
         self.done = Done(counts=self._fleet.counts)
 
@@ -92,15 +97,19 @@ class Chaos:
     # --- breaking ------------------------------------------------------------------------------------------------
 
     def _break(self) -> None:
+        """Goes on until so many have been killed: a kill that came too late is made up for by the next one."""
         for number, action in enumerate(self._plan, 1):
             self._pass(action.pause)
+            self._until(lambda: not self._fleet.kills_pending, "whoever was killed to be gone")
+            if self.done.kills >= self._kills:
+                break
             if action.role == WATCHER:
                 self._kill_watcher()
             else:
                 self._fault(action)
             if number % _AUDIT_EVERY == 0:
                 self._fleet.audit()
-                self._tell(f"{number} of {len(self._plan)} faults")
+                self._tell(f"{number} faults, {self.done.kills} of {self._kills} kills")
         self._until(lambda: self._fleet.restored, "all to be back")
 
     def _fault(self, action: Action) -> None:
@@ -181,7 +190,7 @@ class Chaos:
         with SyncFairQueue[object](self._url, **load.options()) as queue:
             stats = queue.stats()
             findings = [_shown(finding) for finding in queue.audit().findings]
-            dead = {}
+            dead: dict[str, tuple[str, int]] = {}
             for tenant in load.TENANTS:
                 cursor: str | None = None
                 while True:
