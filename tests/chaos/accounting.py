@@ -7,7 +7,7 @@ its process, or, if that was frozen, when its lease can first have expired: from
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
@@ -16,9 +16,16 @@ from tests.chaos import journal as lines
 from tests.chaos import load
 from tests.chaos.journal import Entry
 
-SURE = 0.4
+SURE = 0.6
 """The part of a visibility timeout that every lease has left when its process is stopped: extends come every quarter,
-one may be late by an eighth, and a process that is late by more says so itself."""
+one may be late by an eighth, and a process or server that is late by more says so itself. A stop that lets a lease
+expire is no shorter."""
+
+TOGETHER = 0.25
+"""Stops with no more between them than these seconds are one: an extend needs longer to be tried and answered."""
+
+SETTLING = 0.5
+"""Seconds after the end of a handler in which the settlement of its message may still be under way, and be cut short."""
 
 LAST_STEP = 0.1
 """Seconds between the moment when a process that was asked to end gives back what threads still work on, and its end."""
@@ -121,10 +128,16 @@ class Processes:
         for number, at in frozen.items():  # killed before it was thawed
             self._stops[number].append(Stop(at, inf, ours=True))
 
-    def stops(self, number: int) -> Iterator[Stop]:
+    def stops(self, number: int) -> list[Stop]:
         """Of the process, and of the server, without which nobody can extend a lease."""
-        yield from self._stops[number]
-        yield from self._stops[0]
+        together: list[Stop] = []
+        for stop in sorted([*self._stops[number], *self._stops[0]], key=lambda stop: stop.since):
+            if together and stop.since <= together[-1].until + TOGETHER:
+                former = together[-1]
+                together[-1] = Stop(former.since, max(former.until, stop.until), former.ours or stop.ours)
+            else:
+                together.append(stop)
+        return together
 
     def asked_to_end(self, number: int, before: float) -> bool:
         return self._asked.get(number, inf) < before
@@ -221,13 +234,15 @@ def _judge_repeat(result: Account, former: Run, later: Run, processes: Processes
         return
     result.repeated += 1
     given_back = former.outcome == lines.CANCELLED and processes.asked_to_end(former.process, former.ended)
-    if min(former.ended if given_back else inf, processes.gave_back(former.process)) < later.at:
+    at_the_end = processes.gave_back(former.process)
+    if (given_back and former.ended < later.at) or at_the_end < min(later.at, former.ended):
         result.after_shutdown += 1
         return
-    # A stop just before the start counts: the lease was not extended meanwhile.
+    # A stop just before the start counts: the lease was not extended meanwhile. One after the settlement does not.
     causes = [
         stop for stop in processes.stops(former.process)
-        if stop.until > former.at - sure and stop.until - stop.since >= sure / 2 and later.at - stop.since >= sure
+        if former.at - sure < stop.until and stop.since < former.ended + SETTLING
+        and min(stop.until, later.at) - stop.since >= sure
     ]  # fmt: skip
     if not causes:
         result.doubled.append(
@@ -265,6 +280,6 @@ def _holds_until(run: Run, processes: Processes, sure: float) -> float:
     until = min(run.ended, processes.gone.get(run.process, inf), processes.gave_back(run.process))
     lapses = [
         stop.since + sure for stop in processes.stops(run.process)
-        if stop.until > run.at - JUST and stop.until - stop.since >= sure / 2
+        if stop.until > run.at - JUST and stop.until - stop.since >= sure
     ]  # fmt: skip
     return max(run.at, min([until, *lapses]))

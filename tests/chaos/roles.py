@@ -41,7 +41,7 @@ from tests.chaos.plan import CLAIMING, DRAINING, IDLE, MAINTAINER, OWNER, WORKER
 _log = logging.getLogger("chaos")
 AUDITOR = "auditor"
 MOST_WAITING, BATCH = 70, 12
-_PULSE, _LATE = 0.1, 0.25
+_PULSE, _LATE = 0.1, 0.15
 _SHORT_GRACE, _LONG_GRACE = 0.4, 15.0
 
 

@@ -147,13 +147,27 @@ def test_one_that_asked_for_it_runs_again(story: Story, outcome: str) -> None:
     assert (result.ok, result.repeated) == (True, 0)
 
 
-@pytest.mark.parametrize(("back_at", "rightly"), [(1.2, False), (3.5, True)])
+@pytest.mark.parametrize(("back_at", "rightly"), [(1.2, False), (2.2, False), (2.4, True), (3.5, True)])
 def test_after_a_kill_it_runs_again_when_its_lease_can_have_expired(
     story: Story, back_at: float, rightly: bool
 ) -> None:
     story.start(1, 1).add(1.1, 1, lines.KILLED).start(back_at, 2, token="2").end(9, 2, token="2")
     result = story.judged()
     assert (result.ok, result.after_expiry) == (rightly, int(rightly))
+
+
+@pytest.mark.parametrize(("killed_at", "rightly"), [(2.1, True), (2.6, False)])
+def test_a_kill_after_the_settlement_is_no_reason(story: Story, killed_at: float, rightly: bool) -> None:
+    """It ends without its answer when the kill comes just after the handler's end."""
+    story.start(1, 1).end(2, 1).add(killed_at, 1, lines.KILLED)
+    story.start(5, 2, token="2").end(6, 2, token="2")
+    assert story.judged().ok is rightly
+
+
+def test_an_end_of_the_process_after_the_settlement_is_no_reason(story: Story) -> None:
+    story.start(1, 1).end(2, 1).add(2.1, 1, lines.TERMINATED).add(4, 1, lines.LEFT)
+    story.start(4.5, 2, token="2").end(5, 2, token="2")
+    assert len(story.judged().doubled) == 1
 
 
 def test_the_kill_of_another_process_is_no_reason(story: Story) -> None:
@@ -174,8 +188,9 @@ def test_a_handler_that_was_entered_before_a_freeze_may_say_so_after_it(story: S
     assert story.judged().ok
 
 
-def test_frozen_for_a_moment_is_no_reason(story: Story) -> None:
-    story.start(1, 1).add(1.1, 1, lines.FROZEN).add(1.2, 1, lines.THAWED)
+@pytest.mark.parametrize("seconds", [0.1, 1.0])
+def test_frozen_for_less_than_its_lease_has_left_is_no_reason(story: Story, seconds: float) -> None:
+    story.start(1, 1).add(1.1, 1, lines.FROZEN).add(1.1 + seconds, 1, lines.THAWED)
     story.start(3.5, 2, token="2").end(4, 1).end(4, 2, token="2")
     assert len(story.judged().doubled) == 1
 
@@ -184,6 +199,15 @@ def test_want_of_a_processor_is_a_reason_that_is_told(story: Story) -> None:
     story.start(1, 1).add(4, 1, lines.STARVED, since=1.1).start(3.5, 2, token="2").end(5, 2, token="2")
     result = story.judged()
     assert (result.ok, result.on_a_slow_machine) == (True, 1)
+
+
+@pytest.mark.parametrize(("between", "rightly"), [(0.2, True), (0.6, False)])
+def test_short_stops_one_after_the_other_are_one(story: Story, between: float, rightly: bool) -> None:
+    """Its own, then the server's: no extend gets through between two of them unless there is time for it."""
+    story.start(1, 1).add(2, 1, lines.STARVED, since=1.1)
+    story.add(3 + between, 0, lines.STARVED, since=2 + between)
+    story.start(3.5, 2, token="2").end(5, 1).end(5, 2, token="2")
+    assert story.judged().ok is rightly
 
 
 def test_an_outage_of_the_server_is_no_reason(story: Story) -> None:

@@ -14,7 +14,7 @@ from tests.embedded.wire import Wire
 from tests.support.stopwatch import Stopwatch
 
 BACK_WITHIN = 2.0
-_SLOW, _ANSWER = 0.3, 60.0
+_SLOW, _ANSWER = 0.2, 60.0
 
 
 class Watch:
