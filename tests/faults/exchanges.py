@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairqueue import FairQueue, Lease, Limit, Message, NewMessage, Worker
+from fairqueue._engine.keys import key
 from fairqueue.claiming import claim_options
 from fairqueue.dead_letters import DeadLetters
 from fairqueue.lease import failure
@@ -20,6 +21,7 @@ from tests.support.waiting import eventually
 
 LIMITS = [Limit("tenant", default=2), Limit("org", default=4, key="org")]
 SEVERAL_CALLS = 510  # messages that go in two
+EXTENDED_OFTEN = {"visibility_timeout": 1}
 Act = Callable[["Scene"], Awaitable[Any]]
 
 
@@ -68,6 +70,12 @@ class Operation:
     only_async: bool = False
     repairs: bool = False
     """Cut short it leaves what it was to repair; another pass does the rest."""
+    varies: bool = False
+    """How many requests it takes is a matter of time; with ``background`` only those are tried."""
+    background: tuple[str, ...] = ()
+    """Requests that are sent at moments of their own, by name: the first of each meets every fault too."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Of the queue that it is done on."""
 
     @property
     def name(self) -> str:
@@ -77,7 +85,7 @@ class Operation:
 OPERATIONS: list[Operation] = []
 
 
-def covers(*names: str, **options: bool) -> Callable[[Act], Act]:
+def covers(*names: str, **options: Any) -> Callable[[Act], Act]:
     """Puts the function on the list of operations."""
 
     def add(act: Act) -> Act:
@@ -204,10 +212,13 @@ async def dead_letter(scene: Scene) -> Any:
     return await scene.leases[0].dead_letter("no use")
 
 
-@covers("Lease.keep_alive")
+@covers("Lease.keep_alive", background=("extend",), options=EXTENDED_OFTEN)
 async def keep_alive(scene: Scene) -> Any:
-    async with scene.leases[0].keep_alive():
-        return await scene.leases[0].complete()
+    lease, given = scene.leases[0], scene.leases[0].deadline
+    scene.clock.advance(0.5)
+    async with lease.keep_alive():
+        await eventually(lambda: lease.deadline > given, "an extend to be answered")
+        return await lease.complete(), lease.deadline - given
 
 
 @covers("Lease.complete", "FairQueue.claim", gives_less=True, only_async=True)
@@ -225,13 +236,45 @@ async def settle_and_claim_in_one_round_trip(scene: Scene) -> Any:
     return outcomes, ids(leases)
 
 
-@covers("Worker.run", "Worker.stop", only_async=True)
+@covers("Worker.run", "Worker.stop", only_async=True, varies=True)
 async def work(scene: Scene) -> Any:
     await scene.queue.complete_many(scene.leases)
     ran: list[tuple[str, int]] = []
 
     async def handle(message: Message[Any]) -> None:
         ran.append((message.id, message.attempt))
+
+    worker = Worker(scene.queue, handle, concurrency=2, grace=5)
+    running = asyncio.ensure_future(worker.run(signals=False))
+    try:
+        await eventually(lambda: running.done() or len(ran) >= 4, "four to be handled")
+    finally:
+        worker.stop()
+        await running
+    return sorted(ran)
+
+
+MAINTAINED_OFTEN = EXTENDED_OFTEN | {"reclaim_interval": 0.1, "reconcile_interval": 0.1}
+AGAIN_SOON = ("extend", "reclaim", "lock", "reconcile_leases", "reconcile_group", "tidy")
+
+
+@covers(
+    "Worker.run", "Worker.stop",
+    only_async=True, varies=True, background=("beat", *AGAIN_SOON), options=MAINTAINED_OFTEN,
+)  # fmt: skip
+async def work_and_maintain(scene: Scene) -> Any:
+    """The handlers run until all that a worker sends by itself was sent and, where it met a fault, sent again."""
+    await scene.queue.complete_many(scene.leases)
+    ran: list[tuple[str, int]] = []
+    lock = key(scene.direct._engine.calls.root, "lock", "reconcile")
+
+    async def sent() -> bool:
+        await scene.direct._engine.command("DEL", lock)  # its time is the server's, a second at least
+        return scene.proxy.count("beat") > 0 and all(scene.proxy.count(name) > 1 for name in AGAIN_SOON)
+
+    async def handle(message: Message[Any]) -> None:
+        ran.append((message.id, message.attempt))
+        await eventually(sent, "each to be sent again", deadline=30)
 
     worker = Worker(scene.queue, handle, concurrency=2, grace=5)
     running = asyncio.ensure_future(worker.run(signals=False))

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,7 +31,7 @@ from tests.faults.exchanges import (
     prepared,
     public_operations,
 )
-from tests.faults.record import Harm, note
+from tests.faults.record import Harm, none_lost, none_twice, note
 from tests.support.awaited import Awaited
 from tests.support.proxy import (
     Fault,
@@ -75,6 +76,7 @@ class Result:
     answer: Any
     stored: Any
     met: bool
+    requests: int
 
 
 def test_every_public_operation_is_on_the_list() -> None:
@@ -90,18 +92,17 @@ def proxies(server: str) -> Iterator[Proxies]:
 
 
 @asynccontextmanager
-async def scene_at(server: str, proxy: Proxy, name: str, flavour: str) -> AsyncIterator[Scene]:
+async def scene_at(
+    server: str, proxy: Proxy, name: str, flavour: str, special: dict[str, Any]
+) -> AsyncIterator[Scene]:
     proxy.reset()
     WATCH.checked_elsewhere(name)
     clock = ManualClock(NOW)
     options: dict[str, Any] = {"name": name, "limits": LIMITS, "clock": clock, "reconcile_interval": 0}
     url = f"{proxy.url}?socket_timeout={ANSWER_TIME}"
     async with FairQueue[Any](server, **options) as direct:
-        queue = (
-            FairQueue[Any](url, **options)
-            if flavour == "async"
-            else Awaited(SyncFairQueue[Any](url, **options))
-        )
+        own = options | special
+        queue = FairQueue[Any](url, **own) if flavour == "async" else Awaited(SyncFairQueue[Any](url, **own))
         await queue.connect()
         try:
             yield await prepared(Scene(queue, direct, clock, proxy))
@@ -122,30 +123,48 @@ async def stored(queue: FairQueue[Any]) -> Any:
     return await queue.stats(), listed, held
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The k-th request of a call, or the k-th of that name."""
+
+    k: int
+    name: str | None = None
+
+    def __str__(self) -> str:
+        return f"request {self.k}" if self.name is None else f"{self.name} {self.k}"
+
+
 async def tried(
-    operation: Operation, flavour: str, server: str, proxy: Proxy, name: str, fault: Fault | None, k: int
+    operation: Operation,
+    flavour: str,
+    server: str,
+    proxy: Proxy,
+    name: str,
+    fault: Fault | None = None,
+    place: Place = Place(1),
 ) -> Result:
-    """The operation with the fault at its k-th request; then all that is left is worked off, and accounted for."""
-    async with scene_at(server, proxy, name, flavour) as scene:
+    """The operation with the fault at that place; then all that is left is worked off, and accounted for."""
+    async with scene_at(server, proxy, name, flavour, operation.options) as scene:
         if fault and fault.away:
             scene.inside._engine.connection._patience = PATIENCE
         gate = threading.Event()
         if fault and fault.gate:
             fault = arrive_at(gate)
         if fault:
-            proxy.next(None, fault, after=k - 1)
+            proxy.next(place.name, fault, after=place.k - 1)
+        before = len(proxy.requests)
         try:
             answer = await operation.act(scene)
         except QueueUnavailableError as error:
             answer = error
-        met = not proxy.withdraw()
+        met, requests = not proxy.withdraw(), len(proxy.requests) - before
         if not (fault and fault.gate):
             await eventually(lambda: not proxy.under_way, "what is late to have arrived")
         await at_rest(scene)
         if operation.repairs and isinstance(answer, QueueUnavailableError):
             await scene.direct.reclaim()
             await scene.direct.reconcile()
-        result = Result(answer, await stored(scene.direct), met)
+        result = Result(answer, await stored(scene.direct), met, requests)
         await assert_whole(scene.direct)
         await worked_off(scene)
         await undisturbed(scene, gate)
@@ -183,8 +202,8 @@ async def worked_off(scene: Scene) -> None:
         ended.add((lease.message.tenant, lease.message.id))
     for _ in range(3):  # delayed ones and retries come due
         names = await drained(scene.queue)
-        assert scene.expired or not ended.intersection(names), f"ran again: {ended.intersection(names)}"
-        assert len(set(names)) == len(names), f"ran twice: {names}"
+        none_twice(set() if scene.expired else ended.intersection(names))
+        none_twice(name for name, times in Counter(names).items() if times > 1)
         ended.update(names)
         assert (await scene.direct.stats()).in_flight == 0, "leases that nobody knows of"
         scene.clock.advance(4000)
@@ -192,6 +211,7 @@ async def worked_off(scene: Scene) -> None:
     await scene.direct.dead_letters.purge("b")
     await scene.direct.dead_letters.purge("d")
     left = await scene.direct.stats()
+    none_lost(["one that is counted"] * (left.totals.enqueued - left.totals.completed - left.totals.purged))
     assert (left.ready, left.delayed, left.in_flight, left.dead) == (0, 0, 0, 0)
     assert left.totals.enqueued == left.totals.completed + left.totals.purged
     assert scene.expired or left.totals.reclaimed == 0
@@ -207,16 +227,16 @@ async def drained(queue: Any) -> list[tuple[str, str]]:
     return names
 
 
-def judged(operation: Operation, fault: Fault, result: Result, expected: Result) -> str | None:
-    """What is wrong with it, in words."""
-    outage = bool(fault.away)
-    if outage and (isinstance(result.answer, QueueUnavailableError) or operation.gives_less):
-        return None  # the accounting has been done
-    if result.answer != expected.answer:
-        return f"expected {expected.answer!r:.300}, got {result.answer!r:.300}"
-    if result.stored != expected.stored:
-        return f"expected it to leave {expected.stored!r:.900}, got {result.stored!r:.900}"
-    return None
+def judge(operation: Operation, fault: Fault, result: Result, expected: Result) -> None:
+    """Raises what is wrong with it."""
+    if fault.away and (isinstance(result.answer, QueueUnavailableError) or operation.gives_less):
+        return  # the accounting has been done
+    names, wanted = [{item[:2] for item in one.stored[1]} for one in (result, expected)]
+    none_lost(sorted(wanted - names))
+    assert result.answer == expected.answer, f"expected {expected.answer!r:.300}, got {result.answer!r:.300}"
+    assert result.stored == expected.stored, (
+        f"expected it to leave {expected.stored!r:.900}, got {result.stored!r:.900}"
+    )
 
 
 CASES = [
@@ -225,6 +245,57 @@ CASES = [
     for flavour in ("async", "sync")
     if flavour == "async" or not one.only_async
 ]
+
+
+@dataclass
+class Trial:
+    """One operation with every fault at every place, several at a time; what came of it."""
+
+    operation: Operation
+    flavour: str
+    server: str
+    namespace: str
+    proxies: Proxies
+    expected: Result
+    harm: Harm = field(default_factory=Harm)
+    problems: list[str] = field(default_factory=list)
+
+    async def one(self, kind: str, place: Place) -> bool:
+        """One fault; whether it was met."""
+        met = True
+        try:
+            name = f"{self.namespace}-{kind}-{place}".replace(" ", "-")
+            proxy = self.proxies[kind, place.k % AT_ONCE]
+            result = await tried(self.operation, self.flavour, self.server, proxy, name, FAULTS[kind], place)
+            met = result.met
+            judge(self.operation, FAULTS[kind], result, self.expected)
+        except AssertionError as error:
+            self.harm.blame(type(error))
+            self.problems.append(f"{kind}, {place}: {error}")
+        self.harm.faults += met
+        return met
+
+    async def all_of(self, kind: str) -> None:
+        """At each request until the call sends no more, and at what is sent in the background."""
+        if not (self.operation.varies and self.operation.background):
+            await self.one_after_another(kind)
+        for name in self.operation.background:
+            if not await self.one(kind, Place(1, name)):
+                self.problems.append(f"{kind}: no {name} met it")
+
+    async def one_after_another(self, kind: str) -> None:
+        """Each request that is sent without a fault has to meet it."""
+        fewest = 1 if self.operation.varies else self.expected.requests
+        for first in range(1, MOST, AT_ONCE):
+            places = [Place(k) for k in range(first, first + AT_ONCE)]
+            met = await asyncio.gather(*(self.one(kind, place) for place in places))
+            unmet = [place for place, was_met in zip(places, met, strict=True) if not was_met]
+            self.problems += [
+                f"{kind}, {place}: not met, of {fewest}" for place in unmet if place.k <= fewest
+            ]
+            if unmet:
+                return
+        self.problems.append(f"{kind}: more than {MOST} requests")
 
 
 @pytest.mark.timeout(300)
@@ -236,34 +307,11 @@ async def test_a_fault_at_any_exchange_is_made_good_or_named(
     operation: Operation,
     flavour: str,
 ) -> None:
-    proxy = next(iter(proxies.values()))
-    expected = await tried(operation, flavour, server, proxy, namespace, None, 0)
-    injected, problems = 0, []
-
-    async def one(kind: str, k: int) -> bool:
-        nonlocal injected
-        try:
-            name = f"{namespace}-{kind.replace(' ', '-')}-{k}"
-            result = await tried(
-                operation, flavour, server, proxies[kind, k % AT_ONCE], name, FAULTS[kind], k
-            )
-            problem = judged(operation, FAULTS[kind], result, expected)
-        except AssertionError as error:
-            result, problem = Result(None, None, True), str(error)
-        injected += result.met
-        if problem:
-            problems.append(f"{kind}, request {k}: {problem}")
-        return result.met
-
-    for first in range(1, MOST, AT_ONCE):
-        tries = [one(kind, k) for kind in FAULTS for k in range(first, first + AT_ONCE)]
-        if not all(await asyncio.gather(*tries)):
-            break
-    else:
-        problems.append(f"more than {MOST} requests")
-    harm = Harm(injected)
-    for problem in problems:
-        harm.blame(problem)
-    note("exchanges", operation=operation.name, flavour=flavour, **asdict(harm))
-    assert injected >= len(FAULTS), "no fault was met"
-    assert not problems, f"{len(problems)} of {injected} faults:\n" + "\n".join(problems)
+    expected = await tried(operation, flavour, server, next(iter(proxies.values())), namespace)
+    assert expected.requests, "nothing is sent that could meet a fault"
+    trial = Trial(operation, flavour, server, namespace, proxies, expected)
+    await asyncio.gather(*map(trial.all_of, FAULTS))
+    note("exchanges", operation=operation.name, flavour=flavour, **asdict(trial.harm))
+    assert not trial.problems, f"{len(trial.problems)} of {trial.harm.faults} faults:\n" + "\n".join(
+        trial.problems
+    )
