@@ -1,4 +1,4 @@
-"""Every public call, cancelled at random moments a thousand times: no call gets another's reply, and nothing is kept.
+"""Every public call, a thousand times cancelled under way at random moments: no call gets another's reply, and nothing is kept.
 
 Others read what they know meanwhile. Afterwards every lease that nobody got has been given back, and every message is
 accounted for. ``FAIRQUEUE_SEED=n`` replays a run.
@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,11 +22,14 @@ from fairqueue.testing import drain
 from tests.conftest import MakeQueue
 from tests.faults.conftest import Injected
 from tests.faults.exchanges import public_operations
+from tests.faults.record import none_lost, none_twice
 from tests.support.proxy import Proxy
 from tests.support.waiting import eventually
 
-ROUNDS = 1000
+CANCELLED = 1000  # calls, none of which had ended by itself
+MOST_ROUNDS = 10 * CANCELLED
 LONGEST = 0.003  # seconds after which a call is cancelled
+KEPT = 0.1  # seconds that a lease lasts which is kept alive; the clock of the test stands still
 TENANTS = ("a", "b", "c")
 MOST_CONNECTIONS = 33  # the pool, and one that listens for the bell
 NOT_HERE = {
@@ -42,6 +46,8 @@ class Book:
 
     queue: FairQueue[Any]
     rng: random.Random
+    proxy: Proxy
+    kept: int = 0  # extends sent in the background
     sent: int = 0
     accepted: set[Name] = field(default_factory=set)
     held: list[Lease[Any]] = field(default_factory=list)
@@ -90,8 +96,7 @@ async def _claim(book: Book) -> None:
     wait = book.rng.choice([0, 0, 0.002])
     leases = await book.queue.claim(book.rng.randint(1, 4), wait=wait)
     book.held += leases
-    again = book.ended.intersection(map(name, leases))
-    assert not again, f"run again: {again}"
+    none_twice(sorted(book.ended.intersection(map(name, leases))))
 
 
 async def _complete_many(book: Book) -> None:
@@ -146,9 +151,16 @@ async def _extend(book: Book) -> None:
 
 
 async def _keep_alive(book: Book) -> None:
-    for lease in book.held[:1]:
-        async with lease.keep_alive():
-            await book.queue.stats()
+    """The lease is claimed for it: an extend is sent every 25 ms, and some meet the cancellation."""
+    book.held += (claimed := await book.queue.claim(1, visibility_timeout=KEPT))
+    before = book.proxy.count("extend")
+    try:
+        async with contextlib.AsyncExitStack() as stack:
+            for lease in claimed:
+                await stack.enter_async_context(lease.keep_alive())
+            await eventually(lambda: not claimed or book.proxy.count("extend") > before + 1, "two extends")
+    finally:
+        book.kept += book.proxy.count("extend") - before
 
 
 async def _redrive(book: Book) -> None:
@@ -315,14 +327,19 @@ async def test_calls_cancelled_at_any_moment(make_queue: MakeQueue, proxy: Proxy
         url=proxy.url, limits=[Limit("tenant", default=4)], retry=RetryPolicy.fixed(0, max_attempts=1000)
     )
     await queue.enqueue_many([NewMessage(n, tenant="known", id=f"k{n}", pool="never") for n in range(KNOWN)])
-    book, most = Book(queue, random.Random(seed)), 0
-    for _ in range(ROUNDS):
-        call = CALLS[book.rng.choice([*CALLS, *OFTEN])]
-        disturbing = cancelled(call(book), book.rng.uniform(0, LONGEST))
+    book, most, rounds = Book(queue, random.Random(seed), proxy), 0, 0
+    of_each: Counter[str] = Counter()
+    while injected.faults < CANCELLED and (rounds := rounds + 1) < MOST_ROUNDS:
+        called = book.rng.choice([*CALLS, *OFTEN])
+        longest = KEPT if called == "Lease.keep_alive" else LONGEST
+        disturbing = cancelled(CALLS[called](book), book.rng.uniform(0, longest))
         was_cancelled, _ = await asyncio.gather(disturbing, read(queue, book.rng.randrange(KNOWN)))
         injected.faults += was_cancelled
+        of_each[called] += was_cancelled
         most = max(most, proxy.connections)
-    assert injected.faults > ROUNDS / 10, "hardly a call was under way when it was cancelled"
+    assert injected.faults == CANCELLED, "hardly a call was under way when it was cancelled"
+    assert book.kept > of_each["Lease.keep_alive"] > 0, "no extend was sent in the background"
+    assert not (never := set(CALLS) - set(+of_each)), f"never cancelled: {never}"
     assert most <= MOST_CONNECTIONS
     await accounted_for(book)
 
@@ -347,8 +364,8 @@ async def accounted_for(book: Book) -> None:
         await queue.limits.reset("tenant", tenant)
         await queue.dead_letters.redrive_all(tenant)
     ran = {(message.tenant, message.id) for message in await drain(queue, batch=10)}
-    assert not ran & book.ended, "run again"
-    assert book.accepted <= ran | book.ended, f"lost: {sorted(book.accepted - ran - book.ended)}"
+    none_twice(sorted(ran & book.ended))
+    none_lost(sorted(book.accepted - ran - book.ended))
     stats = await queue.stats()
     assert (stats.ready, stats.delayed, stats.in_flight, stats.dead) == (KNOWN, 0, 0, 0)
     assert stats.totals.enqueued == stats.totals.completed + stats.totals.purged + KNOWN
