@@ -23,7 +23,8 @@ HOW_TO_READ = """\
 A fault at every command: a row for each script and what it was made to do, a mark for each of its commands in turn, which
 failed; where the script went on, once more along with all after it. Then maintenance ran and the checks were made, and
 everything was worked off and counted.
-. all as promised   L a message lost   2 run twice without an expired lease   W something wedged
+. all as promised   c the same, but it was the next claim that healed what maintenance had left: an entry that costs nobody a turn
+L a message lost   2 run twice without an expired lease   W something wedged
 """
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fairqueue import FairQueue, InvalidMessageError, Limit, MessageNotFoundError, RetryPolicy
+from fairqueue.maintenance.promoter import promote
 from fairqueue.testing import ManualClock, faults
 from tests.conftest import MakeQueue
 from tests.engine.tools import claimed, held, one, put, raw, state
@@ -243,6 +244,23 @@ async def test_an_unreadable_header_goes_to_the_dead_letters_and_the_others_run(
     (letter,), _ = await queue.dead_letters.list("a")
     assert (letter.message.id, letter.reason, letter.raw) == ("m2", "unreadable", b'"m2"')
     assert (await queue.enqueue("again", tenant="a", id="m2")).state == "dead"
+
+
+async def test_a_delayed_message_that_can_be_neither_read_nor_buried_is_tried_again(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    """Its tenant's dead letters hold another type. It keeps a due time, and runs with what is left of it."""
+    queue = await make_queue()
+    await put(queue, "a", "m", delay=5)
+    await put(queue, "a", "later", delay=3600)
+    await faults.overwrite(queue, "header", "a", "m", b"garbage")
+    await faults.wrong_type(queue, "dead", "a")
+    clock.advance(6)
+    await promote(queue._engine)
+    assert {finding.subject for finding in (await queue.audit()).findings} == {"dead/a"}
+    await raw(queue, "DEL", "dead", "a")
+    clock.advance(11)
+    assert await claimed(queue) == ["m"]
 
 
 async def test_enqueueing_the_id_of_an_unreadable_header_adds_nothing(make_queue: MakeQueue) -> None:

@@ -18,13 +18,14 @@ from tests.faults.scenes import Step, prepared
 class Act:
     """What is done while a command of ``script`` fails. ``given`` comes before, on a queue with these options.
 
-    ``after``: what somebody mends by hand then, which no maintenance can.
+    ``again``: what a client that was refused does then. ``after``: what somebody mends by hand when maintenance has done what it can: what no maintenance does.
     """
 
     script: str
     go: Step
     given: Step = prepared
     after: Step | None = None
+    again: Step | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -36,13 +37,17 @@ ACTS: dict[str, list[Act]] = defaultdict(list)
 
 
 def act(
-    *scripts: str, given: Step = prepared, after: Step | None = None, **options: Any
+    *scripts: str,
+    given: Step = prepared,
+    after: Step | None = None,
+    again: Step | None = None,
+    **options: Any,
 ) -> Callable[[Step], Step]:
     """The function is what makes these scripts run."""
 
     def put_down(go: Step) -> Step:
         for script in scripts:
-            ACTS[script].append(Act(script, go, given, after, options))
+            ACTS[script].append(Act(script, go, given, after, again, options))
         return go
 
     return put_down

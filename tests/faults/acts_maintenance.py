@@ -44,7 +44,7 @@ async def _declare_limits(scene: Scene) -> None:
     await scene.run(call)
 
 
-@act("configure", after=_declare_limits)
+@act("configure", again=_declare_limits)
 async def configure_limits(scene: Scene) -> None:
     """Other limits than before: whoever waits and fits is to be woken. A client that is refused declares them again."""
     await _declare_limits(scene)

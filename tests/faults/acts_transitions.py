@@ -114,8 +114,7 @@ async def release(scene: Scene) -> None:
 
 @act("settle")
 async def dead_letter(scene: Scene) -> None:
-    for lease in scene.give_up():
-        await lease.dead_letter("no")
+    await scene.bury()
 
 
 def _settle(scene: Scene, action: str, **options: Any) -> Any:
@@ -404,10 +403,15 @@ async def reclaim_half_settled(scene: Scene) -> None:
     await scene.queue.reclaim()
 
 
-@act("reclaim", after=mend)
-async def reclaim_after_an_outage(scene: Scene) -> None:
-    """The server runs anew, and what it remembers of that is of the wrong type: leases of before are held back."""
+async def _started_unknown(scene: Scene) -> None:
+    """What the server remembers of its last start is of the wrong type."""
+    await prepared(scene)
     await faults.wrong_type(scene.queue, "served")
+
+
+@act("reclaim", given=_started_unknown, after=mend)
+async def reclaim_after_an_outage(scene: Scene) -> None:
+    """The server runs anew: leases of before are held back."""
     scene.clock.advance(31)
     await scene.run(scene.queue._engine.calls.reclaim(100, 15_000))
 
@@ -479,8 +483,7 @@ UNREADABLE = [and_then(scene, first_lane_unreadable) for scene in (crowd, woken,
 
 
 async def _bury(scene: Scene) -> None:
-    for lease in scene.give_up():
-        await lease.dead_letter("no")
+    await scene.bury()
 
 
 async def _enqueue(scene: Scene) -> None:

@@ -33,7 +33,10 @@ class Scene:
     accepted: set[Named] = field(default_factory=set)
     maybe: set[Named] = field(default_factory=set)  # an enqueue that raised may have stored it
     ended: set[Named] = field(default_factory=set)
+    dead: set[Named] = field(default_factory=set)  # as dead letters, at the end
+    condemned: set[Named] = field(default_factory=set)  # the act asks that they be so
     twice: list[Named] = field(default_factory=list)  # ran again after it was done, or while its lease lived
+    left_to_a_claim: bool = False  # maintenance left what the next claim healed
     call: Call[Any] | None = None  # one that has been made, for the act to repeat
 
     async def add(
@@ -65,6 +68,13 @@ class Scene:
         """The leases that this client holds, for it to end in a way that lets others claim the message."""
         leases, self.leases = self.leases, []
         return leases
+
+    async def bury(self) -> None:
+        """What this client holds is to be dead letters."""
+        leases = self.give_up()
+        self.condemned |= {(lease.message.tenant, lease.message.id) for lease in leases}
+        for lease in leases:
+            await lease.dead_letter("no")
 
     def may_be_gone(self, *named: Named) -> None:
         """A call that may have ended these is under way, or their records are destroyed by hand."""
@@ -121,7 +131,8 @@ class Scene:
                 self.ended.add(named)
             async for tenant in self.queue.dead_letters.tenants():
                 items, _ = await self.queue.dead_letters.list(tenant)
-                self.ended |= {(tenant, item.message.id) for item in items}
+                self.dead |= {(tenant, item.message.id) for item in items}
+                self.ended |= self.dead
                 await self.queue.dead_letters.purge(tenant)
             await self.queue.reconcile()  # what a claim found damaged, or left as the last one
             if not await raw(self.queue, "EXISTS", "head"):
