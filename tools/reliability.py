@@ -131,12 +131,18 @@ def _summary(cases: int, all_tests: list[Test], results: dict[tuple[str, str], s
     if cuts:
         faults, scripts = _sum(cuts, "faults"), len({cut["script"] for cut in cuts})
         lines.append(
-            f"Besides, {faults:,} faults were injected one by one, at every server command that {scripts} scripts send "
+            f"Besides, {faults:,} faults were injected one by one, at {_which(cuts)} that {scripts} scripts send "
             f"in {len(cuts)} scenarios\n(tests/faults/test_every_command.py): {_harm(cuts)}. "
             "After each the maintenance passes ran, the five checks were\nmade, and everything was worked off. "
             "tests/faults/test_every_site.py lists the lines of the scripts that no scenario reaches."
         )
     return [*lines, *_exchanges(), *_chaos(), ""]
+
+
+def _which(cuts: list[dict[str, Any]]) -> str:
+    """The run may have been one of the short form."""
+    every = max(cut.get("every", 1) for cut in cuts)
+    return "every server command" if every == 1 else f"one in {every} of the server commands"
 
 
 def _exchanges() -> Iterator[str]:
@@ -164,8 +170,8 @@ def _exchanges() -> Iterator[str]:
 
 
 def _chaos() -> Iterator[str]:
-    """The longest of the runs of ``make chaos``; of several of that length the last."""
-    run = max(last("chaos", "faults"), key=lambda one: one["faults"], default=None)
+    """The last run of ``make chaos``, however short it was."""
+    run = max(last("chaos", "seed", "faults"), key=lambda one: one["at"], default=None)
     if run is not None:
         yield (
             f"And `make chaos` killed processes {run['kills']:,} times under load, and froze or ended others "

@@ -345,7 +345,7 @@ async def test_no_cut_loses_wedges_or_doubles(server: str, namespace: str, act: 
     if not tally.faults:  # it has fewer than it was to begin with
         await faults.at(1)
     assert tally.faults, "the script was never cut"
-    note("commands", script=act.script, scenario=act.go.__name__, row=tally.row, faults=tally.faults,
+    note("commands", script=act.script, scenario=act.go.__name__, every=EVERY, row=tally.row, faults=tally.faults,
          lost=tally.lost, wedged=tally.wedged, twice=tally.twice, problems=tally.problems[:5])  # fmt: skip
     assert not tally.problems, f"{len(tally.problems)} of {tally.faults} faults:\n" + "\n".join(
         tally.problems

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from tests.faults.cases.catalogue import CASES, KINDS
 from tests.support.processes import ROOT
@@ -24,3 +28,29 @@ def test_every_case_has_a_test_and_every_test_a_case() -> None:
 def test_the_page_names_every_test() -> None:
     checked = subprocess.run([sys.executable, "tools/reliability.py", "--check"], cwd=ROOT, check=False)
     assert checked.returncode == 0, "run: python tools/reliability.py"
+
+
+def written(folder: Path, kind: str, *lines: dict[str, object]) -> None:
+    (folder / f"{kind}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.mark.parametrize(
+    ("every", "said"), [(1, "at every server command"), (3, "at one in 3 of the server commands")]
+)
+def test_the_page_tells_of_how_many_commands_each_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int, said: str
+) -> None:
+    harm = {"faults": 5, "lost": 0, "wedged": 0, "twice": 0}
+    written(tmp_path, "commands", {"script": "claim", "scenario": "claim", "every": every, **harm})
+    monkeypatch.setattr(reliability, "RESULTS", tmp_path)
+    assert said in reliability.page()
+
+
+def test_the_page_tells_of_the_last_run_of_chaos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = dict.fromkeys(("messages", "deliveries", "repeated", "lost", "wedged", "doubled", "exceeded"), 0)
+    long, short = [
+        run | {"kills": kills, "faults": kills, "seed": 1, "at": kills == 30} for kills in (1000, 30)
+    ]
+    written(tmp_path, "chaos", short, long)
+    monkeypatch.setattr(reliability, "RESULTS", tmp_path)
+    assert "killed processes 30 times" in reliability.page()
