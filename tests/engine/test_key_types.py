@@ -195,6 +195,14 @@ async def test_whoever_meets_an_index_of_the_wrong_type_first_goes_on(
     assert not (await queue.audit()).findings
 
 
+async def test_limits_that_cannot_be_read_are_not_listed_as_none(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("tenant", default=2)])
+    await faults.wrong_type(queue, "limits")
+    with pytest.raises(FairQueueError, match="WRONGTYPE"):
+        await listed(queue.limits.list("tenant"))
+    await queue._engine.command("DEL", key(queue._engine.calls.root, "limits"))
+
+
 async def test_a_worker_whose_entry_was_damaged_is_not_listed_until_its_next_sign_of_life(
     make_queue: MakeQueue,
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
+from .keys import INDEXES
 from .replies import WrongTypeError
 
 _PAGE = 200
@@ -42,14 +43,19 @@ def _members(command: str, page: Any) -> list[bytes]:
 
 
 async def scan(engine: Runs, command: str, key: str | None, match: str | None = None) -> AsyncIterator[bytes]:
-    """Every member, each once, of ``SSCAN``, ``HSCAN``, ``ZSCAN`` or (without a key) ``SCAN``; a key of another type has none."""
+    """Every member, each once, of ``SSCAN``, ``HSCAN``, ``ZSCAN`` or (without a key) ``SCAN``.
+
+    An index that holds another type has none, as for a script that reads it; of what nothing else can tell it is an error.
+    """
     seen: set[bytes] = set()
     cursor = "0"
     while True:
         try:
             cursor, page = await scan_page(engine, command, key, cursor, match)
         except WrongTypeError:
-            return
+            if key and key.rpartition(":")[2] in INDEXES:
+                return
+            raise
         for member in page:
             if member not in seen:
                 seen.add(member)
