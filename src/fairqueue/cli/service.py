@@ -11,27 +11,22 @@ from fairqueue.cli.logs import LEVELS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_reclaim = click.option(
-    "--reclaim-interval",
-    type=float,
-    default=5,
-    show_default=True,
-    metavar="SECONDS",
-    help="Between looks for expired leases; 0: never.",
-)
-_reconcile = click.option(
-    "--reconcile-interval",
-    type=float,
-    default=60,
-    show_default=True,
-    metavar="SECONDS",
-    help="Between repairs of slots; 0: never.",
-)
+
+def _interval(duty: str, default: int, between: str) -> Callable[[F], F]:
+    return click.option(
+        f"--{duty}-interval",
+        type=float,
+        default=default,
+        show_default=True,
+        metavar="SECONDS",
+        help=f"Between {between}; 0: never.",
+    )
 
 
 def maintenance_options(command: F) -> F:
     """The intervals of its maintenance."""
-    return _reclaim(_reconcile(command))
+    reclaim = _interval("reclaim", 5, "looks for expired leases")
+    return reclaim(_interval("reconcile", 60, "repairs of slots")(command))
 
 
 log_option = click.option(
