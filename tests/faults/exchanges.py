@@ -70,8 +70,8 @@ class Operation:
     only_async: bool = False
     repairs: bool = False
     """Cut short it leaves what it was to repair; another pass does the rest."""
-    varies: bool = False
-    """How many requests it takes is a matter of time; with ``background`` only those are tried."""
+    surely: int | None = None
+    """Requests that it sends whatever the time; None: as many as without a fault. 0: only those of ``background`` are tried."""
     background: tuple[str, ...] = ()
     """Requests that are sent at moments of their own, by name: the first of each meets every fault too."""
     options: dict[str, Any] = field(default_factory=dict)
@@ -160,9 +160,10 @@ async def claim_and_wait(scene: Scene) -> Any:
     return ids(leases)
 
 
-@covers("FairQueue.claim", varies=True)  # it looks as often as it comes to in its time
+@covers("FairQueue.claim", surely=2)
 async def claim_and_wait_in_vain(scene: Scene) -> Any:
-    return await scene.queue.claim(1, wait=0.05, pools=("empty",))
+    """It looks, and waits for the bell; how often it looks again is a matter of time."""
+    return await scene.queue.claim(1, wait=1, pools=("empty",))
 
 
 @covers("FairQueue.complete_many")
@@ -236,7 +237,7 @@ async def settle_and_claim_in_one_round_trip(scene: Scene) -> Any:
     return outcomes, ids(leases)
 
 
-@covers("Worker.run", "Worker.stop", only_async=True, varies=True)
+@covers("Worker.run", "Worker.stop", only_async=True, surely=1)
 async def work(scene: Scene) -> Any:
     await scene.queue.complete_many(scene.leases)
     ran: list[tuple[str, int]] = []
@@ -260,7 +261,7 @@ AGAIN_SOON = ("extend", "reclaim", "lock", "reconcile_leases", "reconcile_group"
 
 @covers(
     "Worker.run", "Worker.stop",
-    only_async=True, varies=True, background=("beat", *AGAIN_SOON), options=MAINTAINED_OFTEN,
+    only_async=True, surely=0, background=("beat", *AGAIN_SOON), options=MAINTAINED_OFTEN,
 )  # fmt: skip
 async def work_and_maintain(scene: Scene) -> Any:
     """The handlers run until all that a worker sends by itself was sent and, where it met a fault, sent again."""

@@ -277,7 +277,7 @@ class Trial:
 
     async def all_of(self, kind: str) -> None:
         """At each request until the call sends no more, and at what is sent in the background."""
-        if not (self.operation.varies and self.operation.background):
+        if self.operation.surely != 0:
             await self.one_after_another(kind)
         for name in self.operation.background:
             if not await self.one(kind, Place(1, name)):
@@ -285,7 +285,8 @@ class Trial:
 
     async def one_after_another(self, kind: str) -> None:
         """Each request that is sent without a fault has to meet it."""
-        fewest = 1 if self.operation.varies else self.expected.requests
+        surely = self.operation.surely
+        fewest = self.expected.requests if surely is None else surely
         for first in range(1, MOST, AT_ONCE):
             places = [Place(k) for k in range(first, first + AT_ONCE)]
             met = await asyncio.gather(*(self.one(kind, place) for place in places))
