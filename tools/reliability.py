@@ -159,8 +159,8 @@ def _exchanges() -> Iterator[str]:
         )
     if cancelled:
         yield (
-            f"{_sum(cancelled, 'faults'):,} calls were cancelled at random moments (tests/faults/test_cancelled_anywhere.py): "
-            f"\n{_harm(cancelled)}."
+            f"{_sum(cancelled, 'faults'):,} calls were cancelled at random moments "
+            f"(tests/faults/test_cancelled_anywhere.py):\n{_harm(cancelled)}."
         )
     if server:
         yield (
