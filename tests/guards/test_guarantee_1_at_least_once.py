@@ -300,7 +300,7 @@ async def test_a_cancelled_claim_is_given_back(make_queue: MakeQueue) -> None:
     async def released() -> int:
         return (await queue.stats()).totals.released
 
-    await eventually(released, "the message to be given back")
+    await eventually(released, "the message to be given back", deadline=20)  # shorter than a proof may take
     (lease,) = await queue.claim()
     assert lease.message.attempt == 1
 

@@ -273,7 +273,9 @@ async def test_one_worker_at_a_time_reconciles(make_queue: MakeQueue) -> None:
     assert await taken_by("one", 60_000)
     assert not await taken_by("another", 60_000)
     assert await taken_by("one", 30)  # its own it may prolong
-    await eventually(lambda: taken_by("another", 60_000), "the lock to expire")
+    await eventually(
+        lambda: taken_by("another", 60_000), "the lock to expire", deadline=20
+    )  # shorter than a proof may take
 
 
 @guard(
