@@ -26,7 +26,7 @@ from tests.worker.running import all_done, running
 
 
 async def away(seconds: float) -> None:
-    """An outage of a certain length is what is tested."""
+    """An outage of a certain length is what is tested: nothing happens meanwhile that could be waited for."""
     await asyncio.sleep(seconds)
 
 
@@ -35,16 +35,14 @@ async def test_restarted_after_longer_than_the_leases_no_handler_is_doubled(
 ) -> None:
     """Two processes, both of which would reclaim what looks expired; the handlers run all through the outage."""
     queue = await make_queue(url=own.url, clock=None, limits=[Limit("tenant", default=3)])
-    options = {
-        "visibility_timeout": 8,
-        "reclaim_interval": 0.1,
-    }  # extended within 2 s of the return, stalls included
+    visibility = 8  # seconds: extended within 2 s of the return, stalls included
+    options = {"visibility_timeout": visibility, "reclaim_interval": 0.1}
     await queue.enqueue_many([NewMessage({"sleep": 15}, tenant=f"t{n % 2}", id=f"m{n}") for n in range(6)])
     for _ in range(2):
         start_worker(url=own.url, queue=options, concurrency=3)
     await eventually(lambda: log.count(STARTED) == 6, "all handlers to start")
     own.kill()
-    await away(8.3)
+    await away(visibility + 0.3)  # every lease has expired, the last extend's too
     own.start()
     await all_done(queue)
     assert sorted(event.id for event in log.events(STARTED)) == [f"m{n}" for n in range(6)]

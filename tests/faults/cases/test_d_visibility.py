@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from typing import Any
 
@@ -13,7 +14,7 @@ from fairqueue.testing import ManualClock, drain
 from tests.conftest import MakeQueue
 from tests.engine.tools import claimed, held, ids, one, put, state
 from tests.faults.cases.actors import Cast
-from tests.support.proxy import Proxy, delay
+from tests.support.proxy import Proxy, hold_request
 from tests.support.waiting import eventually
 
 ONE = [Limit("tenant", default=1)]
@@ -125,11 +126,12 @@ async def test_nothing_comes_between_finding_a_lease_expired_and_putting_its_mes
 ) -> None:
     """Both are one script: a reclaim that was asked for before, and comes after, goes by what is true then."""
     queue = await make_queue(limits=ONE)
-    late = await make_queue(url=proxy.url)
+    late = await make_queue(url=f"{proxy.url}?socket_timeout=60")  # it asks once, however long it is held up
     await put(queue, "T", "m", "next")
     lease = await one(queue)
     clock.advance(31)
-    proxy.next("reclaim", delay(0.3))
+    gate = threading.Event()
+    proxy.next("reclaim", hold_request(gate))
     reclaiming = asyncio.ensure_future(late.reclaim())
     await eventually(lambda: proxy.count("reclaim") == 1, "the reclaim to be under way")
     if meanwhile == "completes":
@@ -140,6 +142,7 @@ async def test_nothing_comes_between_finding_a_lease_expired_and_putting_its_mes
         assert (await queue.reclaim()).reclaimed == [("T", "m")]
         lease = await one(queue)
     assert not reclaiming.done()
+    gate.set()
     assert (await reclaiming).reclaimed == []
     assert proxy.count("reclaim") == 1, "the pass was not one call"
     if meanwhile == "completes":

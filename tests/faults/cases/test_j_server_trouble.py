@@ -213,7 +213,7 @@ async def nothing_held_but(queue: FairQueue[Any], lease: Any) -> bool:
 
 # --- J4 ----------------------------------------------------------------------------------------------------------
 
-LONG = 5.0  # seconds of trouble
+LONG = 5.0  # seconds of trouble: how long it lasts is what the case is about
 
 
 def load_slowly(own: Server) -> None:
@@ -313,7 +313,7 @@ async def is_refused(producer: FairQueue[Any]) -> bool:
 
 
 async def refusals_until(own: Server, instant: float) -> int:
-    """How many requests the server has refused when that instant comes."""
+    """How many requests the server has refused when that instant comes: the trouble lasts until then."""
     before = replies_with_an_error(own)
     await asyncio.sleep(max(0.0, instant - time.monotonic()))
     return replies_with_an_error(own) - before
