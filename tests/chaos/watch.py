@@ -70,7 +70,7 @@ class Watch:
         self._up = True
         self.absences.append(self._killed.seconds)
         try:
-            self._killed.check(BACK_WITHIN, "a server to listen again", self.absences[-1])
+            self._killed.check(BACK_WITHIN, "a server to listen again")
         except AssertionError as error:
             self.problems.append(str(error))
 

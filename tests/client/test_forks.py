@@ -20,19 +20,20 @@ pytestmark = pytest.mark.filterwarnings("default")
 def run(scenario: str, url: str, name: str, undisturbed: float | None = None) -> dict[str, Any]:
     """What the scenario saw; ``undisturbed``: the seconds its last part takes if nobody breaks a connection."""
     watch = Stopwatch()
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.client.fork_main", scenario, url, name],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=60,
-        check=False,
-    )
+    with watch.looking():
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.client.fork_main", scenario, url, name],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            timeout=60,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr
     assert "Error" not in done.stderr, done.stderr
     saw: dict[str, Any] = json.loads(done.stdout)
     if undisturbed is not None:
-        watch.check(undisturbed, "the parent's connections to be undisturbed", saw["seconds"])
+        watch.check(undisturbed, "the parent's connections to be undisturbed", *saw["span"])
     return saw
 
 

@@ -67,7 +67,7 @@ def test_no_slot_is_held_and_nothing_is_found_at_the_end(outcome: dict[str, Any]
 def test_jobs_are_sent_when_they_are_due(outcome: dict[str, Any], watch: Stopwatch, scheduler: str) -> None:
     late = outcome[scheduler]["submitted_late_s"]
     assert late > 0
-    watch.check(1, "each job to be sent", late)
+    watch.check_some(1, "each job to be sent", late)
 
 
 def test_small_tenants_wait_less_when_it_is_fair(outcome: dict[str, Any]) -> None:

@@ -128,7 +128,7 @@ async def test_connections_that_carry_nothing_any_more_are_left_by_an_idle_worke
         await put(direct, "T", "new")
         await eventually(lambda: len(handled) == 2, "both to be handled")
     for id_ in ("new", "abandoned"):
-        watch.check(10, f"the {id_} one to be handled", handled[id_] - began)
+        watch.check(10, f"the {id_} one to be handled", began, handled[id_])
 
 
 @pytest.mark.case("J2")

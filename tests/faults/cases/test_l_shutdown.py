@@ -48,7 +48,7 @@ async def test_leases_are_extended_until_the_last_handler_has_ended(
     assert first.wait() == 0
     gone = time.monotonic()
     (ended,) = log.events(ENDED)
-    watch.check(1 + BUSY, "the worker to end after its handler", gone - ended.at)
+    watch.check(1 + BUSY, "the worker to end after its handler", ended.at, gone)
     assert [(event.id, event.attempt, event.pid) for event in log.events(STARTED)] == [("m", 1, first.pid)]
     totals = (await queue.stats()).totals
     assert (totals.completed, totals.claimed, totals.reclaimed, totals.released) == (1, 1, 0, 0)
