@@ -35,6 +35,7 @@ from tests.faults.record import note
 from tests.faults.remains import left_by
 from tests.faults.scenes import LIMITS, Named, Scene
 from tests.support.cuts import ERRORS, Cut, cut
+from tests.support.monitor import calls_of, monitored, slot
 
 MOST_COMMANDS = 600
 EVERY = int(os.environ.get("FAULTS_EVERY", "1"))
@@ -255,6 +256,17 @@ class Faults:
     followed: dict[tuple[bool, bool], tuple[Any, Verdict]] = field(default_factory=dict)
     """What the first error at this command left, and what came of it."""
 
+    async def as_it_is(self) -> None:
+        """The act itself; case K1 of every script call on the way: all it touches has the slot of the key it is given."""
+        async with monitored(self.server) as monitor:
+            await self.without_fault(act=True)
+            calls = list(calls_of(await monitor.seen()))
+        elsewhere = {
+            (call.script, key) for call in calls for key in call.keys if slot(key) != slot(call.first)
+        }
+        assert not elsewhere
+        assert any(call.script == self.act.script and call.keys for call in calls)
+
     async def without_fault(self, *, act: bool) -> None:
         """What the scene is given may be damaged beyond what maintenance mends: that is not a fault's doing."""
         clock = ManualClock()
@@ -336,7 +348,7 @@ async def forget(queue: FairQueue[Any]) -> None:
 async def test_no_cut_loses_wedges_or_doubles(server: str, namespace: str, act: Act) -> None:
     faults = Faults(server, namespace, act)
     await faults.without_fault(act=False)
-    await faults.without_fault(act=True)
+    await faults.as_it_is()
     tally = faults.tally
     for k in commands_of(act):
         assert k < MOST_COMMANDS, "the script goes on and on: raise MOST_COMMANDS if it has so many commands"

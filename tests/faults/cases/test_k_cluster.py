@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import defaultdict
 from typing import Any
@@ -17,6 +16,7 @@ from fairqueue.testing import ManualClock, faults
 from tests.conftest import MakeQueue
 from tests.engine.tools import put
 from tests.support.fixtures import MakeServer
+from tests.support.monitor import ALL_KEYS, NO_KEY, calls_of, monitored, slot
 from tests.support.processes import Server, free_port
 
 LIMITS = [Limit("tenant", default=2), Limit("org", default=3, key="org")]
@@ -111,25 +111,24 @@ async def worked_off(queue: FairQueue[Any], clock: ManualClock) -> None:
 async def test_every_key_a_script_touches_has_the_slot_of_its_first(
     make_queue: MakeQueue, clock: ManualClock, make_server: MakeServer, node: Server
 ) -> None:
-    """As MONITOR shows them. Anyone may see: all keys of a namespace share one hash tag, which comes first."""
+    """As MONITOR shows them. Anyone may see: all keys of a namespace share one hash tag, which comes first.
+
+    So it is with every act of test_every_command.py, which looks at them itself.
+    """
     own = make_server(appendonly="no")
-    watched = await watch(own, lambda: scenario(make_queue, clock, own.url))
+    async with monitored(own.url) as monitor:
+        await scenario(make_queue, clock, own.url)
+        seen = await monitor.seen()
     touched: dict[str, set[bytes]] = defaultdict(set)
-    script, first = "", b""
-    by_sha = {script.sha.encode(): name for name, script in load_all().items()}
-    by_source = {script.source.encode(): name for name, script in load_all().items()}
-    for in_script, words in watched:
-        if words[0].upper() in (b"EVALSHA", b"EVAL"):
-            script, first = by_sha.get(words[1], "") or by_source.get(words[1], "?"), words[3]
-            touched[script].add(first)
-        elif in_script:
-            touched[script] |= keys_of(words)
+    for call in calls_of(seen):
+        touched[call.script] |= {call.first, *call.keys}
     assert set(touched) == set(load_all()), "not every script was called"
     assert min(len(keys) for keys in touched.values()) > 1
     with redis.Redis(port=node.port, protocol=2) as client:
         slots = {key: client.cluster("KEYSLOT", key) for keys in touched.values() for key in keys}
     assert len(slots) > 50
-    assert set(slots.values()) == {slots[first]}
+    assert len(set(slots.values())) == 1
+    assert slots == {key: slot(key) for key in slots}, "the acts of the other tests are judged by our own sum"
 
 
 async def scenario(make_queue: MakeQueue, clock: ManualClock, url: str) -> None:
@@ -151,50 +150,6 @@ async def test_a_cluster_finds_no_fault_with_any_script(
 async def accept_any(_: Engine) -> None: ...
 
 
-# --- what MONITOR tells --------------------------------------------------------------------------------------------
-
-_LINE = re.compile(rb'^\d+\.\d+ \[\d+ (lua|[^\]]*)\] (".*")$', re.DOTALL)
-_WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-_ESCAPES = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
-
-
-async def watch(own: Server, work: Any) -> list[tuple[bool, list[bytes]]]:
-    """All commands the server executed during the work, and whether a script did."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", own.port, limit=1 << 24)
-    writer.write(b"MONITOR\r\n")
-    assert await reader.readline() == b"+OK\r\n"
-    await work()
-    own.command("ECHO", "that was all")
-    seen: list[tuple[bool, list[bytes]]] = []
-    while not seen or seen[-1][1] != [b"ECHO", b"that was all"]:
-        match = _LINE.match((await asyncio.wait_for(reader.readline(), 60))[1:].rstrip(b"\r\n"))
-        assert match
-        seen.append((match[1] == b"lua", [unescaped(word) for word in _WORD.findall(match[2])]))
-    writer.close()
-    await writer.wait_closed()
-    return seen
-
-
-def unescaped(word: bytes) -> bytes:
-    def one(match: re.Match[bytes]) -> bytes:
-        code = match[1]
-        return bytes([int(code[1:], 16)]) if code[:1] == b"x" else _ESCAPES.get(code, code)
-
-    return re.sub(rb"\\(x[0-9a-f]{2}|.)", one, word, flags=re.DOTALL)
-
-
-_ALL_KEYS = {b"EXISTS", b"DEL", b"UNLINK"}
-_NO_KEY = {b"TIME", b"INFO"}
-
-
-def keys_of(words: list[bytes]) -> set[bytes]:
-    """The keys of a command as scripts use it: the first argument, or all of them."""
-    name = words[0].upper()
-    if name in _NO_KEY:
-        return set()
-    return set(words[1:]) if name in _ALL_KEYS else {words[1]}
-
-
 @pytest.mark.case("K1")
 async def test_the_commands_of_the_scripts_have_their_keys_where_this_test_looks(
     make_server: MakeServer,
@@ -207,5 +162,5 @@ async def test_the_commands_of_the_scripts_have_their_keys_where_this_test_looks
     assert len(used) > 20
     for name in sorted(used):
         info = own.command("COMMAND", "INFO", name)[name.lower()]
-        expected = (0, 0) if name.encode() in _NO_KEY else (1, -1) if name.encode() in _ALL_KEYS else (1, 1)
+        expected = (0, 0) if name.encode() in NO_KEY else (1, -1) if name.encode() in ALL_KEYS else (1, 1)
         assert (info["first_key_pos"], info["last_key_pos"]) == expected, name
