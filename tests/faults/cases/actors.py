@@ -8,7 +8,8 @@ An actor does what it is told over its socket, one order after another, also tho
     one.tell("complete")                            # it will, when it is thawed
     one.kill()                                      # kill -9, and wait until it is gone
 
-``role="worker"`` runs a ``Worker`` whose handler does what each payload says and writes it to a shared log.
+``role="worker"`` runs a ``Worker`` whose handler does what each payload says and writes it to a shared log;
+``role="substitute"`` does when it is told anything.
 """
 
 from __future__ import annotations
@@ -241,7 +242,12 @@ async def _connected(order: dict[str, Any], link: Link) -> None:
     try:
         await queue.connect()
         link.say("connected")
-        await (_hand(queue, link) if order["role"] == "hand" else _worker(queue, order))
+        if order["role"] == "hand":
+            await _hand(queue, link)
+        else:
+            if order["role"] == "substitute":
+                await link.told()
+            await _worker(queue, order)
     finally:
         await queue.close()
 
@@ -298,10 +304,10 @@ class _Hand:
         await self.claim(n=n)
         return await self.fail()
 
-    async def claim_and_block(self) -> None:
+    async def claim_and_block(self, **options: Any) -> None:
         """Waits in claims, and completes what comes, until it is killed."""
         while True:
-            await self.queue.complete_many(await self.queue.claim(wait=5))
+            await self.queue.complete_many(await self.queue.claim(wait=5, **options))
 
     async def redrive(self, tenant: str, id: str) -> int:
         return await self.queue.dead_letters.redrive(tenant, id)

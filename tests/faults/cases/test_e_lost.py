@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import socket
 import time
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
-from fairqueue import FairQueue, Limit, NewMessage, RetryPolicy, Worker
+from fairqueue import FairQueue, Limit, NewMessage, RetryPolicy, Totals, Worker
 from fairqueue.codec import JsonCodec
 from fairqueue.testing import ManualClock, drain
 from tests.conftest import MakeQueue
 from tests.engine.tools import held, put, state
 from tests.faults.cases.actors import Cast
+from tests.faults.scale import WHOLE, sized
+from tests.support.monitor import Seen, monitored
 from tests.support.processes import ENDED, STARTED, Log
 from tests.support.stopwatch import Stopwatch
 from tests.support.waiting import eventually
+from tests.support.working import working
 
 VISIBILITY, RECLAIM = 1.0, 0.2
-SLACK = 1.5  # for a busy machine
+SLACK = (
+    1.0  # for a busy machine: who was starved on it holds judgement back for half of the visibility timeout
+)
 QUICK = {"visibility_timeout": VISIBILITY, "reclaim_interval": RECLAIM}
 
 
@@ -32,51 +39,82 @@ async def all_completed(queue: FairQueue[Any], expected: int) -> bool:
 # --- E1 ----------------------------------------------------------------------------------------------------------
 
 
+class Survivors:
+    """Whoever lives when a consumer has ended: they work off what it left, each message in a pool of its own."""
+
+    def __init__(self, queue: FairQueue[Any]) -> None:
+        self._queue = queue
+        self._tasks: list[asyncio.Task[tuple[float, float]]] = []
+        self._watch = Stopwatch()
+        self._around = AsyncExitStack()
+
+    async def __aenter__(self) -> Survivors:
+        await self._around.enter_async_context(
+            working(self._queue, print, pools=["none of theirs"])
+        )  # it reclaims
+        self._around.enter_context(self._watch.looking())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await self._around.aclose()
+
+    def follow(self, n: int) -> None:
+        """The n-th consumer has ended just now."""
+        self._tasks.append(asyncio.ensure_future(self._handled(n, time.monotonic())))
+
+    async def _handled(self, n: int, since: float) -> tuple[float, float]:
+        while await state(self._queue, "T", f"m{n}") is not None:
+            await self._queue.complete_many(await self._queue.claim(pools=[f"p{n}"], wait=0.5))
+        return since, time.monotonic()
+
+    async def all_handled(self, expected: int) -> Totals:
+        """None of them later than its consumer's lease and the next reclaim, whatever became of the others."""
+        spans = await asyncio.gather(*self._tasks)
+        assert len(spans) == expected
+        self._watch.check_each(VISIBILITY + RECLAIM + SLACK, "each message to be handled", spans)
+        assert await held(self._queue, "tenant", "T") == 0
+        totals = (await self._queue.stats()).totals
+        assert (totals.enqueued, totals.completed) == (expected, expected)
+        return totals
+
+
 @pytest.mark.case("E1")
 async def test_consumers_killed_while_they_wait_in_claim_lose_nothing(
     make_queue: MakeQueue, cast: Cast
 ) -> None:
-    """60 rounds, for 200."""
-    rng, rounds = random.Random(1), 60
+    rng, rounds = random.Random(1), sized(200)
     queue = await make_queue(clock=None, limits=[Limit("tenant", default=5)], **QUICK)
-    for n in range(rounds):
-        consumer = await cast.actor(visibility_timeout=VISIBILITY)
-        consumer.tell("claim_and_block")
-        await put(queue, "T", f"m{n}")
-        await asyncio.sleep(rng.uniform(0, 0.02))
-        consumer.kill()
-    await worked_off(queue, rounds, within=VISIBILITY + RECLAIM + SLACK)
-
-
-async def worked_off(queue: FairQueue[Any], expected: int, within: float) -> None:
-    """A worker completes what is left, within that time."""
-    watch = Stopwatch()
-    worker = Worker(queue, lambda _: None)
-    working = asyncio.ensure_future(worker.run(signals=False))
-    await eventually(lambda: all_completed(queue, expected), "all to be completed")
-    until = time.monotonic()
-    worker.stop()
-    await working
-    watch.check(within, "the last of them to be handled", until=until)
-    assert await held(queue, "tenant", "T") == 0
-    assert (await queue.stats()).totals.enqueued == expected
+    async with Survivors(queue) as survivors:
+        for n in range(rounds):
+            consumer = await cast.actor(visibility_timeout=VISIBILITY)
+            consumer.tell("claim_and_block", pools=[f"p{n}"])
+            await put(queue, "T", f"m{n}", pool=f"p{n}")
+            await asyncio.sleep(rng.uniform(0, 0.02))
+            consumer.kill()
+            survivors.follow(n)
+        totals = await survivors.all_handled(rounds)
+    assert totals.reclaimed > 0 or not WHOLE, "of 200 that are killed about 30 have claimed and not completed"
 
 
 @pytest.mark.case("E1")
 async def test_claims_cancelled_while_they_wait_lose_nothing(make_queue: MakeQueue) -> None:
-    rng = random.Random(2)
+    rng, rounds = random.Random(2), 200
     queue = await make_queue(clock=None, limits=[Limit("tenant", default=5)], **QUICK)
 
-    async def consume() -> None:
-        await queue.complete_many(await queue.claim(wait=5))
+    async def consume(n: int) -> None:
+        await queue.complete_many(await queue.claim(wait=5, pools=[f"p{n}"]))
 
-    for n in range(200):
-        waiting = asyncio.ensure_future(consume())
-        await put(queue, "T", f"m{n}")
-        await asyncio.wait([waiting], timeout=rng.uniform(0, 0.02))
-        waiting.cancel()
-        await asyncio.wait([waiting])
-    await worked_off(queue, 200, within=VISIBILITY + RECLAIM + SLACK)
+    async with Survivors(queue) as survivors:
+        for n in range(rounds):
+            waiting = asyncio.ensure_future(consume(n))
+            await put(queue, "T", f"m{n}", pool=f"p{n}")
+            await asyncio.wait([waiting], timeout=rng.uniform(0, 0.02))
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            survivors.follow(n)
+        await survivors.all_handled(rounds)
 
 
 # --- E2 ----------------------------------------------------------------------------------------------------------
@@ -151,21 +189,35 @@ async def test_a_group_function_that_raises_refuses_its_own_message(make_queue: 
 @pytest.mark.case("E3")
 @pytest.mark.parametrize("successor", [False, True], ids=["nothing restarted", "restarted under its name"])
 async def test_a_killed_workers_message_is_handled_by_those_that_live(
-    make_queue: MakeQueue, cast: Cast, log: Log, successor: bool
+    make_queue: MakeQueue, server: str, cast: Cast, log: Log, successor: bool
 ) -> None:
+    """Its successor was forked before and takes the name when it is told: the 100 ms are for that, and by the server's clock."""
     queue = await make_queue(clock=None, **QUICK)
     await queue.enqueue({"sleep": 60, "once": True}, tenant="T", id="m")
     name = f"{socket.gethostname()}:same"
     first = await cast.actor("worker", worker={"name": name, "concurrency": 1}, **QUICK)
     await eventually(lambda: log.count(STARTED) == 1, "the first worker to start it")
-    if not successor:
-        await cast.actor("worker", worker={"name": "another"}, **QUICK)
-    watch, killed = Stopwatch(), time.monotonic()
-    first.kill()
-    if successor:
-        await cast.actor("worker", worker={"name": name}, **QUICK)
-    await eventually(lambda: log.count(ENDED) == 1, "somebody to handle it")
+    role, named = ("substitute", name) if successor else ("worker", "another")
+    other = await cast.actor(role, worker={"name": named}, **QUICK)
+    async with monitored(server) as monitor:
+        watch = Stopwatch()
+        with watch.looking():
+            first.kill()
+            killed, by_the_wall = time.monotonic(), time.time()
+            if successor:
+                other.tell("begin")
+            await eventually(lambda: log.count(ENDED) == 1, "somebody to handle it")
+        seen = await monitor.seen()
     (start,) = [event for event in log.events(STARTED) if event.pid != first.pid]
-    assert start.attempt == 2
+    assert (start.attempt, start.pid) == (2, other.pid)
     watch.check(VISIBILITY + RECLAIM + SLACK, "the next one to start it", killed, start.at)
+    if successor:
+        began = next(one.at for one in seen if is_beat(one, name, other.pid)) - by_the_wall
+        watch.check(0.1, "the successor to bear the name", killed, killed + began)
     await eventually(lambda: all_completed(queue, 1), "it to be completed")
+
+
+def is_beat(seen: Seen, name: str, pid: int) -> bool:
+    """A worker of that name says that it lives."""
+    beat = seen.in_script and seen.words[0] == b"HSET" and seen.words[2] == name.encode()
+    return beat and json.loads(seen.words[3])["pid"] == pid

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from fairqueue import FairQueue, RetryPolicy
+from fairqueue import FairQueue, Message, RetryPolicy
 from fairqueue.testing import ManualClock, faults
 from tests.conftest import MakeQueue
-from tests.engine.tools import ids, one, put, raw
+from tests.engine.tools import commands, ids, one, put, raw
+from tests.support.fixtures import MakeServer
 from tests.support.proxy import Proxy
 from tests.support.stopwatch import Stopwatch
+from tests.support.waiting import eventually
+from tests.support.working import working
 
 
 @pytest.mark.case("O1")
-async def test_delayed_messages_block_nobody_and_cost_nothing_while_they_wait(
-    make_queue: MakeQueue, proxy: Proxy
-) -> None:
-    queue = await make_queue(url=proxy.url, clock=None)
+async def test_delayed_messages_block_nobody_and_start_when_they_are_due(make_queue: MakeQueue) -> None:
+    queue = await make_queue(clock=None)
     for q in ("first", "second"):
         await put(queue, "T", *(f"{q}{n}" for n in range(100)), queue=q, delay=3600)
         await put(queue, "T", f"ready in {q}", queue=q)
@@ -31,14 +33,41 @@ async def test_delayed_messages_block_nobody_and_cost_nothing_while_they_wait(
 
     watch = Stopwatch()
     await put(queue, "T", "soon", delay=2)
-    before = proxy.count("claim") + proxy.count("BLPOP")
     leases = await queue.claim(wait=10)
-    took, requests = watch.seconds, proxy.count("claim") + proxy.count("BLPOP") - before
+    took = watch.seconds
+    watch.check(3, "it to be claimed when it is due")
     assert ids(leases) == ["soon"]
     assert took >= 2.0
-    watch.check(3, "it to be claimed when it is due")
-    assert requests < 5 * took
     await queue.complete_many(leases)
+
+
+LOOKS = 10
+LIKE_P3 = 50  # commands a second inside scripts that a consumer may cost: what case P3 allows one
+
+
+@pytest.mark.case("O1")
+async def test_a_worker_with_nothing_but_far_delayed_messages_asks_for_little(
+    make_queue: MakeQueue, make_server: MakeServer
+) -> None:
+    """All that an idle worker sends: it claims and waits for the bell, beats, reclaims and promotes."""
+    own = make_server(appendonly="no")
+    queue = await make_queue(url=own.url, clock=None)
+    for q in ("first", "second"):
+        await put(queue, "T", *(f"{q}{n}" for n in range(100)), queue=q, delay=3600)
+    with Proxy(own.url) as proxy:
+        async with FairQueue[Any](proxy.url, queue.name) as idle, working(idle, nobody):
+            await eventually(lambda: proxy.count("BLPOP") > 0, "the worker to be idle")
+            began, inside = time.monotonic(), await commands(queue)
+            sent, looks = len(proxy.requests), proxy.count("claim")
+            await eventually(lambda: proxy.count("claim") - looks >= LOOKS, f"{LOOKS} looks in vain")
+            sent = len(proxy.requests) - sent
+            inside, took = await commands(queue) - inside, time.monotonic() - began
+    assert sent < 5 * took
+    assert inside < LIKE_P3 * took
+
+
+async def nobody(message: Message[Any]) -> None:
+    raise AssertionError(f"{message.id} is not due")
 
 
 @pytest.mark.case("O2")
