@@ -13,7 +13,6 @@ The short form (FAULTS_EVERY=3, say) lets each third command fail, by one kind o
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -33,13 +32,12 @@ from fairqueue.testing import ManualClock
 from tests.faults.acts import ACTS, Act, all_acts
 from tests.faults.record import note
 from tests.faults.remains import left_by
+from tests.faults.scale import EVERY
 from tests.faults.scenes import LIMITS, Named, Scene
 from tests.support.cuts import ERRORS, Cut, cut
 from tests.support.monitor import calls_of, monitored, slot
 
 MOST_COMMANDS = 600
-EVERY = int(os.environ.get("FAULTS_EVERY", "1"))
-"""Of the commands of a script: each, or each third, say."""
 
 
 BY_EACH = ("claim", "enqueue", "extend", "purge_dead", "reclaim", "redrive", "settle")

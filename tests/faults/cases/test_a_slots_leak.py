@@ -14,6 +14,7 @@ from tests.conftest import MakeQueue
 from tests.engine.tools import held, ids, one, put, raw
 from tests.faults.cases.actors import Cast
 from tests.faults.cases.kills import killed_after
+from tests.faults.scale import sized
 from tests.support.fixtures import MakeServer
 from tests.support.proxy import Proxy
 from tests.support.stopwatch import Stopwatch
@@ -82,11 +83,11 @@ async def test_a_kill_after_any_command_of_a_claim_pins_nothing(
 async def test_throughput_after_many_random_kills_is_what_it_was(
     make_queue: MakeQueue, clock: ManualClock, cast: Cast
 ) -> None:
-    """40 kills, for 100; what a claim gives at once stands for throughput: it is the limit, before and after."""
+    """What a claim gives at once stands for throughput: it is the limit, before and after."""
     rng = random.Random(17)
     queue = await make_queue(limits=TENANT)
     await put(queue, "T", *(f"m{n}" for n in range(20)))
-    for _ in range(40):
+    for _ in range(sized(100)):
         actor = await cast.actor(clock=clock)
         actor.tell("claim_and_fail" if rng.random() < 0.2 else "claim", n=2)
         await asyncio.sleep(rng.uniform(0, 0.004))

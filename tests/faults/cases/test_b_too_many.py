@@ -10,6 +10,7 @@ from fairqueue.testing import ManualClock
 from tests.conftest import MakeQueue
 from tests.engine.tools import claimed, held, ids, lane, one, put, raw
 from tests.faults.cases.actors import Cast
+from tests.faults.scale import sized
 from tests.support.processes import ENDED, STARTED, Log
 from tests.support.waiting import eventually
 
@@ -78,25 +79,28 @@ TWO_LIMITS = [["tenant", 5, None], ["org", 8, "org"]]
 async def test_sixteen_processes_never_exceed_a_tenants_or_an_orgs_limit(
     make_queue: MakeQueue, cast: Cast, log: Log
 ) -> None:
-    """600 messages, for 2,000."""
+    """2,000 messages of two tenants of one org; all begin at once."""
+    messages = sized(2000)
     queue = await make_queue(
         clock=None, limits=[Limit("tenant", default=5), Limit("org", default=8, key="org")]
     )
     await queue.enqueue_many(
         [
             NewMessage({"sleep": 0.002}, tenant=tenant, id=f"m{n}", metadata={"org": "o"})
-            for n in range(300)
+            for n in range(messages // 2)
             for tenant in ("T1", "T2")
         ]
     )
-    for _ in range(16):
-        cast.start("worker", limits=TWO_LIMITS, worker={"concurrency": 1})
+    alone = {"limits": TWO_LIMITS, "worker": {"concurrency": 1}}
+    workers = [await cast.actor("substitute", **alone) for _ in range(16)]
+    for worker in workers:
+        worker.tell("begin")
 
     async def all_done() -> bool:
-        return (await queue.stats()).totals.completed == 600
+        return (await queue.stats()).totals.completed == messages
 
-    await eventually(all_done, "all to be completed")
-    assert (log.count(STARTED), log.count(ENDED)) == (600, 600)
+    await eventually(all_done, "all to be completed", 300)
+    assert (log.count(STARTED), log.count(ENDED)) == (messages, messages)
     assert log.most_at_once(tenants=["T1"]) <= 5
     assert log.most_at_once(tenants=["T2"]) <= 5
     assert 5 < log.most_at_once() <= 8

@@ -13,6 +13,7 @@ from fairqueue import FairQueue, Lease, Limit, NewMessage, RetryPolicy
 from fairqueue.testing import ManualClock, drain
 from tests.conftest import MakeQueue
 from tests.engine.tools import claimed, held, names, put
+from tests.faults.scale import sized
 from tests.support.processes import ROOT
 from tests.support.stopwatch import Stopwatch
 
@@ -89,10 +90,11 @@ async def dispatched(queue: FairQueue[Any], most: int, batch: int, capacity: int
 
 
 @pytest.mark.case("C2")
-async def test_a_tenant_of_2000_queues_gets_one_tenants_share(make_queue: MakeQueue) -> None:
-    """For 5,000."""
+async def test_a_tenant_of_5000_queues_gets_one_tenants_share(make_queue: MakeQueue) -> None:
     queue = await make_queue()
-    await queue.enqueue_many([NewMessage(0, tenant="A", queue=f"q{n}", id=str(n)) for n in range(2000)])
+    await queue.enqueue_many(
+        [NewMessage(0, tenant="A", queue=f"q{n}", id=str(n)) for n in range(sized(5000))]
+    )
     await queue.enqueue_many([NewMessage(0, tenant=t, id=str(n)) for n in range(50) for t in OTHERS])
     share = Counter(await dispatched(queue, 500, batch=1))
     assert set(share) == {"A", *OTHERS}
@@ -105,9 +107,9 @@ async def test_a_tenant_of_2000_queues_gets_one_tenants_share(make_queue: MakeQu
 async def test_an_older_backlog_is_no_larger_share_whatever_the_batch(
     make_queue: MakeQueue, batch: int
 ) -> None:
-    """There is neither a quantum nor a deficit to set: the claim's batch is all that can vary. 2,000 old, for 10,000."""
+    """There is neither a quantum nor a deficit to set: the claim's batch is all that can vary."""
     queue = await make_queue()
-    await queue.enqueue_many([NewMessage(0, tenant="A", id=str(n)) for n in range(2000)])
+    await queue.enqueue_many([NewMessage(0, tenant="A", id=str(n)) for n in range(sized(10_000))])
     await queue.enqueue_many([NewMessage(0, tenant=t, id=str(n)) for t in OTHERS for n in range(50)])
     share = Counter(await dispatched(queue, 500, batch))
     assert set(share) == {"A", *OTHERS}

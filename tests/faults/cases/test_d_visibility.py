@@ -14,6 +14,7 @@ from fairqueue.testing import ManualClock, drain
 from tests.conftest import MakeQueue
 from tests.engine.tools import claimed, held, ids, one, put, state
 from tests.faults.cases.actors import Cast
+from tests.faults.scale import sized
 from tests.support.proxy import Proxy, hold_request
 from tests.support.waiting import eventually
 
@@ -68,10 +69,9 @@ async def test_a_retry_later_than_the_visibility_timeout_starts_once_an_attempt(
 
 @pytest.mark.case("D2")
 async def test_a_worker_takes_no_more_than_it_can_start(make_queue: MakeQueue) -> None:
-    """Handlers of 0.3 s, for 0.6, and 12 messages, for 50, at a visibility of 0.5 s, for 1.
+    """There is no batch to set: a worker claims what it can start at once.
 
-    There is no batch to set: a worker claims what it can start at once. Its last message starts after three times
-    the visibility timeout, and was never taken before.
+    Its last message starts later than the visibility timeout after the first, and was never taken before.
     """
     starts: Counter[tuple[str, int]] = Counter()
     most = 0
@@ -80,22 +80,22 @@ async def test_a_worker_takes_no_more_than_it_can_start(make_queue: MakeQueue) -
         nonlocal most
         starts[message.id, message.attempt] += 1
         most = max(most, (await queue.stats()).in_flight)
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.6)
 
-    options = {"clock": None, "visibility_timeout": 0.5, "reclaim_interval": 0.1}
-    queue = await make_queue(**options)
-    await put(queue, "T", *(f"m{n}" for n in range(12)))
+    options = {"clock": None, "visibility_timeout": 1, "reclaim_interval": 0.1}
+    queue, messages = await make_queue(**options), sized(50)
+    await put(queue, "T", *(f"m{n}" for n in range(messages)))
     workers = [Worker(await make_queue(**options), handle, concurrency=1) for _ in range(2)]
     running = [asyncio.ensure_future(worker.run(signals=False)) for worker in workers]
 
     async def all_done() -> bool:
-        return (await queue.stats()).totals.completed == 12
+        return (await queue.stats()).totals.completed == messages
 
-    await eventually(all_done, "all to be completed")
+    await eventually(all_done, "all to be completed", 300)
     for worker in workers:
         worker.stop()
     await asyncio.gather(*running)
-    assert starts == {(f"m{n}", 1): 1 for n in range(12)}
+    assert starts == {(f"m{n}", 1): 1 for n in range(messages)}
     assert most == 2
 
 

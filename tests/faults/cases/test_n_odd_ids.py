@@ -14,6 +14,7 @@ from fairqueue._engine.keys import join
 from fairqueue.testing import ManualClock, faults
 from tests.conftest import MakeQueue
 from tests.engine.tools import held, put
+from tests.faults.scale import sized
 from tests.support.fixtures import MakeServer
 from tests.support.processes import Server
 from tests.support.waiting import eventually
@@ -188,7 +189,7 @@ MEGABYTE = 1 << 20
 async def test_large_payloads_are_gone_when_done_and_never_in_the_way(
     make_queue: MakeQueue, make_server: MakeServer, clock: ManualClock
 ) -> None:
-    """60 of them, for 200. Before, there is one: what the server keeps for its clients is there already."""
+    """200 of them. Before, there is one: what the server keeps for its clients is there already."""
     own = make_server(appendonly="no")
 
     def used() -> int:
@@ -217,8 +218,8 @@ async def test_large_payloads_are_gone_when_done_and_never_in_the_way(
     queue = await make_queue(url=own.url, limits=[Limit("tenant", default=200)])
     await scenario(1)
     before = used()
-    await scenario(60)
-    assert in_use[1] > before + 60 * MEGABYTE
+    await scenario(sized(200))
+    assert in_use[1] > before + sized(200) * MEGABYTE
     await eventually(lambda: used() < before * 1.1, "the memory to be free again")
 
 

@@ -14,6 +14,7 @@ from fairqueue._engine.keys import join
 from fairqueue.testing import drain
 from tests.conftest import MakeQueue
 from tests.engine.tools import claimed, held, ids, one, put, raw, state
+from tests.faults.scale import sized
 from tests.support.stopwatch import Stopwatch
 
 # --- Q1 ----------------------------------------------------------------------------------------------------------
@@ -78,8 +79,8 @@ class Waits:
 
 @pytest.mark.case("Q2")
 async def test_a_message_that_comes_as_its_queue_runs_empty_is_not_forgotten(make_queue: MakeQueue) -> None:
-    """800 rounds, for 5,000: one message at a time, so that each claim takes the last of its queue and tenant."""
-    rounds, waits, watch = 800, Waits(), Stopwatch()
+    """5,000 rounds, one message at a time, so that each claim takes the last of its queue and tenant."""
+    rounds, waits, watch = sized(5000), Waits(), Stopwatch()
     producer, *consumers = [await make_queue() for _ in range(3)]
     room = asyncio.Semaphore(2)
 
@@ -108,7 +109,7 @@ async def test_a_message_that_comes_as_its_queue_runs_empty_is_not_forgotten(mak
 
 @pytest.mark.case("Q2")
 async def test_a_slot_that_is_freed_as_a_message_comes_is_taken(make_queue: MakeQueue) -> None:
-    """200 rounds: the tenant is full; a completion and an enqueue at the same moment, while somebody waits."""
+    """5,000 rounds: the tenant is full; a completion and an enqueue at the same moment, while somebody waits."""
     waits, watch = Waits(), Stopwatch()
     producer = await make_queue(limits=[Limit("tenant", default=1)])
     waiter, other = await make_queue(), await make_queue()
@@ -116,7 +117,7 @@ async def test_a_slot_that_is_freed_as_a_message_comes_is_taken(make_queue: Make
     lease = await one(waiter)
     waits.note([lease])
     with watch.looking():
-        for n in range(200):
+        for n in range(sized(5000)):
             waiting = asyncio.ensure_future(waiter.claim(wait=5))
             steps: list[Callable[[], Any]] = [lease.complete, lambda n=n: waits.put(producer, f"m{n}")]  # type: ignore[misc]
             await asyncio.gather(*(step() for step in (steps if n % 2 else steps[::-1])))

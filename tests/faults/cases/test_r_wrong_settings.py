@@ -18,6 +18,7 @@ from fairqueue.lease_keeper import LeaseKeeper
 from fairqueue.testing import ManualClock, drain
 from tests.conftest import MakeQueue
 from tests.engine.tools import claimed, held, one, put, raw
+from tests.faults.scale import sized
 from tests.support.fixtures import MakeServer
 from tests.support.processes import Server
 from tests.support.stopwatch import Stopwatch
@@ -103,9 +104,13 @@ async def test_extends_come_often_enough_whatever_the_timeout(
 async def test_a_short_socket_timeout_breaks_no_wait_for_work(
     make_queue: MakeQueue, make_server: MakeServer
 ) -> None:
-    """0.5 s, for 1: shorter than the second a wait lasts, which is not 5 s here. 150 messages at random pauses of up
-    to 0.02 s, some of 1.2 s, for 2,000 of up to 2 s. A worker that takes its own impatience for an outage would not
-    reclaim either."""
+    """0.5 s, for 1: shorter than the second a wait lasts, which is not 5 s here. A worker that takes its own impatience for
+    an outage would not reclaim either.
+
+    2,000 messages, but only one in forty comes after a random pause of up to 2 s, the others after one of up to 0.02 s:
+    with the case's 2 s for all it would take half an hour, for the same fifty waits or so that outlast the timeout.
+    """
+    messages = sized(2000)
     own = make_server(appendonly="no")
     options = {"clock": None, "visibility_timeout": 2, "reclaim_interval": 0.2}
     producer = await make_queue(url=own.url, **options)
@@ -123,11 +128,11 @@ async def test_a_short_socket_timeout_breaks_no_wait_for_work(
     working = asyncio.ensure_future(worker.run(signals=False))
     rng = random.Random(2)
     with watch.looking():
-        for n in range(150):
+        for n in range(messages):
             asked[f"m{n}"] = time.monotonic()
             await put(producer, "T", f"m{n}")
-            await asyncio.sleep(1.2 if n % 50 == 20 else rng.uniform(0, 0.02))
-        await eventually(lambda: len(handled) == 151, "all to be handled")
+            await asyncio.sleep(rng.uniform(0, 2 if n % 40 == 20 else 0.02))
+        await eventually(lambda: len(handled) == messages + 1, "all to be handled")
     worker.stop()
     await working
     watch.check_each(1.5, "each to be handled", [(asked[id_], handled[id_]) for id_ in asked])
