@@ -1,12 +1,14 @@
 """Two actors, one order of what they do, and then the other: the whole state after it, however it went.
 
 Every transition is one script, so two calls at once are one after the other; what may differ is who is first, and what
-each believes. Each test forces the order and looks at all there is: where each message is, its counts, who holds what.
+each believes. Each test forces the order and looks at all there is: where each message is, its counts, and all keys of the
+namespace with what they hold.
 """
 
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +16,13 @@ from typing import Any
 import pytest
 
 from fairqueue import FairQueue, Lease, LeaseLostError, Limit, MessageNotFoundError, RetryPolicy
+from fairqueue._engine.keys import US
 from fairqueue._engine.replies import ClaimedMessage
 from fairqueue.claiming import claim_options
 from fairqueue.testing import ManualClock, faults
 from tests.conftest import MakeQueue
-from tests.engine.tools import held, one, put, waiting
+from tests.engine.tools import lane, one, put
+from tests.support.dump import stored
 
 LIMITS = [Limit("tenant", default=1)]
 
@@ -39,21 +43,53 @@ class Actors:
         return twin
 
     async def state(self) -> dict[str, Any]:
-        """All there is: each message with its state and counts, the slots of tenant a, and the totals that moved."""
+        """All there is: each message with its state and counts, and every key by its name, but those that are LEFT_OUT."""
         items, _ = await self.ann.messages("a", limit=100)
-        stats = await self.ann.stats()
-        return {
-            "messages": {
-                item.message.id: (str(item.state), item.message.attempt, item.message.crashes)
-                for item in items
-            },
-            "held": await held(self.ann, "tenant", "a"),
-            "waiting": await waiting(self.ann, "tenant", "a"),
-            "holders": [id_ for _, id_ in (await self.ann.limits.get("tenant", "a")).holders],
-            "completed": stats.totals.completed,
-            "reclaimed": stats.totals.reclaimed,
-            "redriven": stats.totals.redriven,
+        messages = {
+            one.message.id: (str(one.state), one.message.attempt, one.message.crashes) for one in items
         }
+        root = self.ann._engine.calls.root
+        kept = [entry for entry in await stored(self.ann) if family(entry[0], root) not in LEFT_OUT]
+        keys = {plain(name, root): (kind, value) for name, kind, value in kept}
+        return {"messages": messages} | {name: readable(name, *held) for name, held in keys.items()}
+
+    async def all_stored(self) -> list[Any]:
+        """The same to the last byte, without the records of calls: those are each client's own."""
+        root = self.ann._engine.calls.root
+        return sorted(entry for entry in await stored(self.ann) if family(entry[0], root) != "call")
+
+
+LEFT_OUT = {
+    "head": "what the messages are made of",
+    "body": "the same",
+    "settings": "no script here writes them",
+    "call": "what each client asked last, under a name made at random",
+    "vtime": "how far turns have come, and",
+    "tags": "who had one: the tests of fairness look at these",
+}  # fmt: skip
+
+
+def family(name: bytes, root: str) -> str:
+    return name.decode().removeprefix(root).partition(":")[0]
+
+
+def plain(word: bytes, root: str = "") -> Any:
+    """As the tests write it: the only lane by a short name, of a token its attempt and its claim, numbers as numbers."""
+    text = word.decode().removeprefix(root).replace(lane("a", ("tenant", "a")), "lane").replace(US, "/")
+    text = re.sub(r"\b0*(\d+\.\d+)\.[0-9a-f]{8}\b", r"token \1", text)
+    return int(text) if text.isdecimal() else text
+
+
+def readable(name: str, kind: bytes, value: list[Any]) -> Any:
+    """Of a lease the token, of a deadline the seconds since the clock began, of other sorted sets the members in order."""
+    if name == "leases":
+        return {plain(mid): plain(record.partition(US.encode())[0]) for mid, record in value}
+    if kind == b"hash":
+        return {plain(field): plain(content) for field, content in value}
+    if name == "deadlines":
+        ends = zip(value[::2], value[1::2], strict=True)
+        return {plain(mid): (int(at) - ManualClock().now_ms()) / 1000 for mid, at in ends}
+    return [plain(member) for member in (value[::2] if kind == b"zset" else value)]
 
 
 @pytest.fixture
@@ -65,8 +101,8 @@ async def actors(make_queue: MakeQueue, clock: ManualClock) -> Actors:
 Step = Callable[[], Awaitable[Any]]
 
 
-async def in_order(order: str, ann: Step, bob: Step) -> tuple[Any, Any]:
-    """What each got; a lost lease is an answer too."""
+async def in_order(actors: Actors, order: str, ann: Step, bob: Step) -> tuple[Any, Any]:
+    """What each got; a lost lease is an answer too. Who came too late has changed nothing, to the last byte."""
 
     async def answer(step: Step) -> Any:
         try:
@@ -76,44 +112,82 @@ async def in_order(order: str, ann: Step, bob: Step) -> tuple[Any, Any]:
         except MessageNotFoundError:
             return 0
 
-    if order == "ann first":
-        first = await answer(ann)
-        return first, await answer(bob)
-    second = await answer(bob)
-    return await answer(ann), second
+    steps = (ann, bob) if order == "ann first" else (bob, ann)
+    first = await answer(steps[0])
+    between = await actors.all_stored()
+    second = await answer(steps[1])
+    if second in ("lost", 0) or getattr(second, "reclaimed", None) == []:  # a claim in vain parks what it met
+        assert await actors.all_stored() == between
+    return (first, second) if order == "ann first" else (second, first)
 
 
 both_ways = pytest.mark.parametrize("order", ["ann first", "bob first"])
 
 
+CLAIMABLE = {"bell:default": [1], "ring:p/default": ["a"], "ring:t/default/a": ["lane"]}
+"""The lane takes turns, and the bell was rung."""
+PARKED = {
+    "blocked:default": ["a"],
+    "parked:default/a": {"lane": "tenant/a"},
+    "ring:g/default/tenant/a": ["a"],
+    "waiters:tenant/a": ["default"],
+    "waiting:default/tenant/a/a": ["lane"],
+}
+"""The lane waits for a slot of its tenant."""
+WOKEN = {
+    **CLAIMABLE,
+    "groups": ["tenant/a"],
+    "waiters:tenant/a": ["default"],
+    "woken:default/tenant/a": {"lane": "1/1"},
+}
+"""It has waited and is promised one."""
+MORE = {"ring:g/default/tenant/a": ["a"], "waiting:default/tenant/a/a": ["lane"]}
+"""And it has more messages than that, which wait for the next one."""
+
+
 def everything(
     messages: dict[str, tuple[str, int, int]],
+    leases: dict[str, tuple[str, float]] | None = None,
     *,
-    held: int,
-    waiting: int = 0,
-    completed: int = 0,
-    reclaimed: int = 0,
-    redriven: int = 0,
+    turns: dict[str, Any] | None = None,
+    limits: dict[str, int] | None = None,
+    seq: int,
+    totals: dict[str, int],
+    tenants: dict[str, int] | None = None,
+    **others: Any,
 ) -> dict[str, Any]:
-    """Whoever is in flight holds the slot, and nobody else."""
-    return {
-        "messages": messages,
-        "held": held,
-        "waiting": waiting,
-        "holders": sorted(id_ for id_, (state, *_) in messages.items() if state == "in_flight"),
-        "completed": completed,
-        "reclaimed": reclaimed,
-        "redriven": redriven,
+    """What is in flight, and nothing else, has a lease of this token until so many seconds, and a slot; it is also what
+    the counters count. ``tenants``: those of tenant a where they are not the namespace's."""
+    leases = leases or {}
+    assert set(leases) == {id_ for id_, (state, *_) in messages.items() if state == "in_flight"}
+    ready = [f"a/{id_}" for id_, (state, *_) in messages.items() if state == "ready"]
+    tokens = {f"a/{id_}": token for id_, (token, _) in leases.items()}
+    counters = {"seq": seq} | ({"claims": totals["claimed"]} if "claimed" in totals else {})
+    of_tenant = {name: n for name, n in totals.items() if name not in ("claimed", "healed")}
+    found: dict[str, Any] = {
+        "limits": {"tenant": 1} | (limits or {}),
+        "counters": counters,
+        "totals": {"r": len(ready)} | totals,
+        "pools": ready and ["default"],
+        "present": messages and {"a": len(messages)},
+        "tenant:a": messages and {"r": len(ready)} | (of_tenant if tenants is None else tenants),
+        "lane:lane": ready,
+        "leases": tokens,
+        "slots:tenant/a": tokens,
+        "groups": tokens and ["tenant/a"],
+        "deadlines": {f"a/{id_}": ends for id_, (_, ends) in leases.items()},
     }
+    return {"messages": messages} | {name: it for name, it in found.items() if it} | (turns or {}) | others
 
 
 @both_ways
 async def test_complete_and_complete(actors: Actors, order: str) -> None:
     await put(actors.ann, "a", "m")
     lease = await one(actors.ann)
-    answers = await in_order(order, lease.complete, actors.of_bob(lease).complete)
+    answers = await in_order(actors, order, lease.complete, actors.of_bob(lease).complete)
     assert sorted(answers) == ["done", "lost"]
-    assert await actors.state() == everything({}, held=0, completed=1)
+    totals = {"enqueued": 1, "claimed": 1, "completed": 1}
+    assert await actors.state() == everything({}, seq=1, totals=totals)
 
 
 @both_ways
@@ -122,13 +196,13 @@ async def test_complete_and_reclaim(actors: Actors, order: str) -> None:
     await put(actors.ann, "a", "m", "next")
     lease = await one(actors.ann)
     actors.clock.advance(31)
-    done, report = await in_order(order, lease.complete, actors.bob.reclaim)
+    done, report = await in_order(actors, order, lease.complete, actors.bob.reclaim)
     assert done == "done"
     late = order == "bob first"
     assert report.reclaimed == ([("a", "m")] if late else [])
-    assert await actors.state() == everything(
-        {"next": ("ready", 0, 0)}, held=0, completed=1, reclaimed=int(late)
-    )
+    totals = {"enqueued": 2, "claimed": 1, "completed": 1} | ({"reclaimed": 1} if late else {})
+    turns = WOKEN | (MORE if late else {})
+    assert await actors.state() == everything({"next": ("ready", 0, 0)}, turns=turns, seq=2, totals=totals)
 
 
 async def test_complete_after_reclaim_and_claim(actors: Actors) -> None:
@@ -137,11 +211,16 @@ async def test_complete_after_reclaim_and_claim(actors: Actors) -> None:
     actors.clock.advance(31)
     await actors.bob.reclaim()
     taken = await one(actors.bob)
+    before = await actors.all_stored()
     with pytest.raises(LeaseLostError):
         await lease.complete()
-    assert await actors.state() == everything({"m": ("in_flight", 2, 1)}, held=1, reclaimed=1)
+    assert await actors.all_stored() == before
+    totals = {"enqueued": 1, "claimed": 2, "reclaimed": 1}
+    assert await actors.state() == everything(
+        {"m": ("in_flight", 2, 1)}, {"m": ("token 2.2", 61)}, seq=1, totals=totals
+    )
     assert await taken.complete() == "done"
-    assert await actors.state() == everything({}, held=0, completed=1, reclaimed=1)
+    assert await actors.state() == everything({}, seq=1, totals=totals | {"completed": 1})
 
 
 @both_ways
@@ -150,15 +229,20 @@ async def test_extend_and_reclaim(actors: Actors, order: str) -> None:
     await put(actors.ann, "a", "m")
     lease = await one(actors.ann)
     actors.clock.advance(31)
-    answer, report = await in_order(order, lease.extend, actors.bob.reclaim)
+    answer, report = await in_order(actors, order, lease.extend, actors.bob.reclaim)
+    totals = {"enqueued": 1, "claimed": 1}
     if order == "ann first":
         assert answer is not None
         assert report.reclaimed == []
-        assert await actors.state() == everything({"m": ("in_flight", 1, 0)}, held=1)
+        assert await actors.state() == everything(
+            {"m": ("in_flight", 1, 0)}, {"m": ("token 1.1", 61)}, seq=1, totals=totals
+        )
     else:
         assert answer == "lost"
         assert report.reclaimed == [("a", "m")]
-        assert await actors.state() == everything({"m": ("ready", 1, 1)}, held=0, reclaimed=1)
+        assert await actors.state() == everything(
+            {"m": ("ready", 1, 1)}, turns=CLAIMABLE, seq=1, totals=totals | {"reclaimed": 1}
+        )
 
 
 @both_ways
@@ -166,9 +250,10 @@ async def test_reclaim_and_reclaim(actors: Actors, order: str) -> None:
     await put(actors.ann, "a", "m")
     await one(actors.ann)
     actors.clock.advance(31)
-    reports = await in_order(order, actors.ann.reclaim, actors.bob.reclaim)
+    reports = await in_order(actors, order, actors.ann.reclaim, actors.bob.reclaim)
     assert sorted(report.reclaimed for report in reports) == [[], [("a", "m")]]
-    assert await actors.state() == everything({"m": ("ready", 1, 1)}, held=0, reclaimed=1)
+    totals = {"enqueued": 1, "claimed": 1, "reclaimed": 1}
+    assert await actors.state() == everything({"m": ("ready", 1, 1)}, turns=CLAIMABLE, seq=1, totals=totals)
 
 
 @both_ways
@@ -176,22 +261,36 @@ async def test_redrive_and_redrive(actors: Actors, order: str) -> None:
     await put(actors.ann, "a", "m")
     await (await one(actors.ann)).dead_letter("no")
     answers = await in_order(
+        actors,
         order,
         lambda: actors.ann.dead_letters.redrive("a", "m"),
         lambda: actors.bob.dead_letters.redrive("a", "m"),
     )
     assert sorted(answers) == [0, 1]
-    assert await actors.state() == everything({"m": ("ready", 0, 0)}, held=0, redriven=1)
+    expected = everything(
+        {"m": ("ready", 0, 0)},
+        turns=CLAIMABLE,
+        seq=2,  # a new place behind all others
+        totals={"enqueued": 1, "claimed": 1, "dead_lettered": 1, "redriven": 1, "x": 0},
+        notes={"a/m": f"no/{actors.clock.now_ms()}/no"},
+    )
+    expected["counters"]["dead"] = 1
+    assert await actors.state() == expected
 
 
 @both_ways
 async def test_enqueue_and_the_last_claim_of_the_queue(actors: Actors, order: str) -> None:
     """The lane runs empty and leaves the ring just when a message comes: it must be in the ring again."""
     await put(actors.ann, "a", "m")
-    await in_order(order, lambda: one(actors.ann), lambda: put(actors.bob, "a", "new"))
-    parked = int(order == "bob first")  # by the claim that filled the tenant; else by the next one that looks
-    messages = {"m": ("in_flight", 1, 0), "new": ("ready", 0, 0)}
-    assert await actors.state() == everything(messages, held=1, waiting=parked)
+    await in_order(actors, order, lambda: one(actors.ann), lambda: put(actors.bob, "a", "new"))
+    parked = order == "bob first"  # by the claim that filled the tenant; else by the next one that looks
+    assert await actors.state() == everything(
+        {"m": ("in_flight", 1, 0), "new": ("ready", 0, 0)},
+        {"m": ("token 1.1", 30)},
+        turns=PARKED if parked else CLAIMABLE,
+        seq=2,
+        totals={"enqueued": 2, "claimed": 1},
+    )
     await actors.ann.limits.set("tenant", "a", 2)
     assert (await one(actors.bob)).message.id == "new"
 
@@ -200,8 +299,15 @@ async def test_enqueue_and_the_last_claim_of_the_queue(actors: Actors, order: st
 async def test_enqueue_and_a_free_slot_at_a_full_tenant(actors: Actors, order: str) -> None:
     await put(actors.ann, "a", "m")
     lease = await one(actors.ann)
-    await in_order(order, lambda: put(actors.bob, "a", "new"), lease.complete)
-    assert await actors.state() == everything({"new": ("ready", 0, 0)}, held=0, completed=1)
+    await in_order(actors, order, lambda: put(actors.bob, "a", "new"), lease.complete)
+    anew = order == "bob first"  # whose step is the second here: a tenant's counters go with its last message
+    assert await actors.state() == everything(
+        {"new": ("ready", 0, 0)},
+        turns=CLAIMABLE,
+        seq=2,
+        totals={"enqueued": 2, "claimed": 1, "completed": 1},
+        tenants={"enqueued": 1} if anew else None,
+    )
     assert (await one(actors.bob)).message.id == "new"
 
 
@@ -226,8 +332,13 @@ async def test_reconcile_and_claim(actors: Actors, step: int, monkeypatch: pytes
     report = await actors.bob.reconcile()
     lease = leases[0] if leases else await one(actors.ann)
     assert ([freed.id for freed in report.freed], report.restored) == (["ghost"], [])
-    messages = {"m": ("in_flight", 1, 0), "next": ("ready", 0, 0)}
-    assert await actors.state() == everything(messages, held=1, waiting=1)
+    assert await actors.state() == everything(
+        {"m": ("in_flight", 1, 0), "next": ("ready", 0, 0)},
+        {"m": ("token 1.1", 30)},
+        turns=PARKED,
+        seq=2,
+        totals={"enqueued": 2, "claimed": 1, "healed": 1},
+    )
     assert await lease.complete() == "done"
     assert (await one(actors.bob)).message.id == "next"
 
@@ -236,32 +347,50 @@ async def test_reconcile_and_claim(actors: Actors, step: int, monkeypatch: pytes
 async def test_set_limit_and_claim(actors: Actors, order: str) -> None:
     await put(actors.ann, "a", "m1", "m2", "m3")
     leases, _ = await in_order(
-        order, lambda: actors.ann.claim(3), lambda: actors.bob.limits.set("tenant", "a", 2)
+        actors, order, lambda: actors.ann.claim(3), lambda: actors.bob.limits.set("tenant", "a", 2)
     )
     assert len(leases) == (1 if order == "ann first" else 2)
     leases += await actors.ann.claim(3)
     assert [lease.message.id for lease in leases] == ["m1", "m2"], (
         "whoever waited was woken by the raised limit"
     )
-    messages = {"m1": ("in_flight", 1, 0), "m2": ("in_flight", 1, 0), "m3": ("ready", 0, 0)}
-    assert await actors.state() == everything(messages, held=2, waiting=1)
+    assert await actors.state() == everything(
+        {"m1": ("in_flight", 1, 0), "m2": ("in_flight", 1, 0), "m3": ("ready", 0, 0)},
+        {"m1": ("token 1.1", 30), "m2": ("token 1.2", 30)},
+        turns=PARKED,
+        limits={"tenant/a": 2},
+        seq=3,
+        totals={"enqueued": 3, "claimed": 2},
+    )
 
 
 @both_ways
 async def test_lowered_limit_and_claim(actors: Actors, order: str) -> None:
     await put(actors.ann, "a", "m1")
     leases, _ = await in_order(
-        order, lambda: actors.ann.claim(3), lambda: actors.bob.limits.set("tenant", "a", 0)
+        actors, order, lambda: actors.ann.claim(3), lambda: actors.bob.limits.set("tenant", "a", 0)
     )
     assert len(leases) == (1 if order == "ann first" else 0)
     assert await actors.bob.claim(3) == []
-    state = ("in_flight", 1, 0) if leases else ("ready", 0, 0)
-    expected = everything({"m1": state}, held=len(leases), waiting=1 - len(leases))
+    limits = {"tenant/a": 0}
+    if leases:
+        expected = everything(
+            {"m1": ("in_flight", 1, 0)},
+            {"m1": ("token 1.1", 30)},
+            limits=limits,
+            seq=1,
+            totals={"enqueued": 1, "claimed": 1},
+        )
+    else:
+        turns = PARKED | {"groups": ["tenant/a"]}
+        expected = everything(
+            {"m1": ("ready", 0, 0)}, turns=turns, limits=limits, seq=1, totals={"enqueued": 1}
+        )
     assert await actors.state() == expected
 
 
 @both_ways
-async def test_two_wake_ups_at_one_group(make_queue: MakeQueue, order: str) -> None:
+async def test_two_wake_ups_at_one_group(make_queue: MakeQueue, clock: ManualClock, order: str) -> None:
     """A slot freed and a limit raised at once: two are woken, not one twice and not three."""
     ann = await make_queue(limits=[Limit("org", default=1, key="org")])
     bob = await make_queue()
@@ -269,18 +398,34 @@ async def test_two_wake_ups_at_one_group(make_queue: MakeQueue, order: str) -> N
         await put(ann, tenant, "m", metadata={"org": "o"})
     lease = await one(ann)
     assert await bob.claim(9) == []
-    await in_order(order, lease.complete, lambda: bob.limits.set("org", "o", 2))
+    actors = Actors(ann, bob, clock)
+    await in_order(actors, order, lease.complete, lambda: bob.limits.set("org", "o", 2))
     assert not (await ann.audit()).findings
     assert [lease.message.tenant for lease in await bob.claim(9)] == ["b", "c"]
     org = await ann.limits.get("org", "o")
     assert (org.limit, org.held, org.waiting) == (2, 2, 1)
-    assert org.holders == [("b", "m"), ("c", "m")]
-    assert [str(info.state) for t in "bcd" if (info := await ann.get(t, "m"))] == [
-        "in_flight",
-        "in_flight",
-        "ready",
-    ]
-    assert (await ann.get("a", "m"), (await ann.stats()).totals.completed) == (None, 1)
+    lane_of_d, tokens = "d/default/default/org/o", {"b/m": "token 1.2", "c/m": "token 1.3"}
+    assert await actors.state() == {
+        "messages": {},  # of tenant a: it was completed
+        "counters": {"seq": 4, "claims": 3},
+        "totals": {"enqueued": 4, "claimed": 3, "completed": 1, "r": 1},
+        "limits": {"org": 1, "org/o": 2},
+        "present": {"b": 1, "c": 1, "d": 1},
+        "tenant:b": {"enqueued": 1, "r": 0},
+        "tenant:c": {"enqueued": 1, "r": 0},
+        "tenant:d": {"enqueued": 1, "r": 1},
+        "leases": tokens,
+        "slots:org/o": tokens,
+        "deadlines": {"b/m": 30, "c/m": 30},
+        "groups": ["org/o"],
+        "pools": ["default"],
+        f"lane:{lane_of_d}": ["d/m"],
+        "blocked:default": ["d"],
+        "parked:default/d": {lane_of_d: "org/o"},
+        "ring:g/default/org/o": ["d"],
+        "waiters:org/o": ["default"],
+        "waiting:default/org/o/d": [lane_of_d],
+    }
 
 
 @both_ways
@@ -297,12 +442,20 @@ async def test_a_repeated_claim_and_a_reclaim(actors: Actors, order: str) -> Non
 
     (first,) = await claim()
     actors.clock.advance(31)
-    (again,), report = await in_order(order, claim, actors.bob.reclaim)
+    (again,), report = await in_order(actors, order, claim, actors.bob.reclaim)
+    totals = {"enqueued": 1, "claimed": 1}
     if order == "ann first":
         assert again.token == first.token
         assert report.reclaimed == []
-        assert await actors.state() == everything({"m": ("in_flight", 1, 0)}, held=1)
+        assert await actors.state() == everything(
+            {"m": ("in_flight", 1, 0)}, {"m": ("token 1.1", 61)}, seq=1, totals=totals
+        )
     else:
         assert again.token > first.token, "what it had is lost: it looks anew, and finds what came back"
         assert report.reclaimed == [("a", "m")]
-        assert await actors.state() == everything({"m": ("in_flight", 2, 1)}, held=1, reclaimed=1)
+        assert await actors.state() == everything(
+            {"m": ("in_flight", 2, 1)},
+            {"m": ("token 2.2", 61)},
+            seq=1,
+            totals=totals | {"claimed": 2, "reclaimed": 1},
+        )
