@@ -55,6 +55,6 @@ def act(
 
 def all_acts() -> list[Act]:
     """Every act, those of one script together."""
-    for module in ("acts_transitions", "acts_claim", "acts_maintenance"):
-        import_module(f"tests.faults.{module}")
+    for duty in ("enqueue", "settle", "return", "wake", "claim", "maintenance"):
+        import_module(f"tests.faults.acts_{duty}")
     return [act for acts in ACTS.values() for act in acts]

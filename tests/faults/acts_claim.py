@@ -8,7 +8,8 @@ from fairqueue._engine.keys import join
 from fairqueue.testing import faults
 from tests.engine.tools import lane, raw
 from tests.faults.acts import act
-from tests.faults.acts_transitions import old_and_due, wakes
+from tests.faults.acts_return import old_and_due
+from tests.faults.acts_wake import wakes
 from tests.faults.crowds import (
     ODD,
     and_then,

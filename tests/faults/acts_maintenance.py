@@ -11,7 +11,7 @@ from fairqueue.limits import to_settings
 from fairqueue.testing import faults
 from tests.engine.tools import lane, raw
 from tests.faults.acts import act
-from tests.faults.acts_transitions import dead_letter
+from tests.faults.acts_settle import dead_letter
 from tests.faults.crowds import and_then, woken, wrong_numbers
 from tests.faults.scenes import Scene, Step, prepared
 
