@@ -36,7 +36,8 @@ that are really killed and frozen where the case says so. After every test five 
 - **CLEAN** when all work is done, only a small, documented set of keys is left.
 
 Where a fault cannot happen in this design (there is no second list of claimed messages, and one script does a whole
-transition), its test shows that. "40 kills, for 100" means: 40 where the report asks for 100, to keep the run short.
+transition), its test shows that. "Visibility is 1 s, for 2" means: 1 where the report asks for 2, to keep the run short.
+Numbers of rounds, messages and tenants are those of the reports; the short form of a run takes a tenth of them.
 
 M2 is about pausing, and this version has no pause: its test shows what stops a tenant today, a limit of 0.
 """

@@ -8,7 +8,6 @@ namespace with what they hold.
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +15,12 @@ from typing import Any
 import pytest
 
 from fairqueue import FairQueue, Lease, LeaseLostError, Limit, MessageNotFoundError, RetryPolicy
-from fairqueue._engine.keys import US
 from fairqueue._engine.replies import ClaimedMessage
 from fairqueue.claiming import claim_options
 from fairqueue.testing import ManualClock, faults
 from tests.conftest import MakeQueue
-from tests.engine.tools import lane, one, put
-from tests.support.dump import stored
+from tests.engine.tools import one, put
+from tests.engine.whole import CLAIMABLE, MORE, PARKED, WOKEN, all_there_is, everything, to_the_last_byte
 
 LIMITS = [Limit("tenant", default=1)]
 
@@ -41,55 +39,6 @@ class Actors:
         twin._held = copy.copy(lease._held)
         twin._held.desk = self.bob._consumer
         return twin
-
-    async def state(self) -> dict[str, Any]:
-        """All there is: each message with its state and counts, and every key by its name, but those that are LEFT_OUT."""
-        items, _ = await self.ann.messages("a", limit=100)
-        messages = {
-            one.message.id: (str(one.state), one.message.attempt, one.message.crashes) for one in items
-        }
-        root = self.ann._engine.calls.root
-        kept = [entry for entry in await stored(self.ann) if family(entry[0], root) not in LEFT_OUT]
-        keys = {plain(name, root): (kind, value) for name, kind, value in kept}
-        return {"messages": messages} | {name: readable(name, *held) for name, held in keys.items()}
-
-    async def all_stored(self) -> list[Any]:
-        """The same to the last byte, without the records of calls: those are each client's own."""
-        root = self.ann._engine.calls.root
-        return sorted(entry for entry in await stored(self.ann) if family(entry[0], root) != "call")
-
-
-LEFT_OUT = {
-    "head": "what the messages are made of",
-    "body": "the same",
-    "settings": "no script here writes them",
-    "call": "what each client asked last, under a name made at random",
-    "vtime": "how far turns have come, and",
-    "tags": "who had one: the tests of fairness look at these",
-}  # fmt: skip
-
-
-def family(name: bytes, root: str) -> str:
-    return name.decode().removeprefix(root).partition(":")[0]
-
-
-def plain(word: bytes, root: str = "") -> Any:
-    """As the tests write it: the only lane by a short name, of a token its attempt and its claim, numbers as numbers."""
-    text = word.decode().removeprefix(root).replace(lane("a", ("tenant", "a")), "lane").replace(US, "/")
-    text = re.sub(r"\b0*(\d+\.\d+)\.[0-9a-f]{8}\b", r"token \1", text)
-    return int(text) if text.isdecimal() else text
-
-
-def readable(name: str, kind: bytes, value: list[Any]) -> Any:
-    """Of a lease the token, of a deadline the seconds since the clock began, of other sorted sets the members in order."""
-    if name == "leases":
-        return {plain(mid): plain(record.partition(US.encode())[0]) for mid, record in value}
-    if kind == b"hash":
-        return {plain(field): plain(content) for field, content in value}
-    if name == "deadlines":
-        ends = zip(value[::2], value[1::2], strict=True)
-        return {plain(mid): (int(at) - ManualClock().now_ms()) / 1000 for mid, at in ends}
-    return [plain(member) for member in (value[::2] if kind == b"zset" else value)]
 
 
 @pytest.fixture
@@ -114,70 +63,14 @@ async def in_order(actors: Actors, order: str, ann: Step, bob: Step) -> tuple[An
 
     steps = (ann, bob) if order == "ann first" else (bob, ann)
     first = await answer(steps[0])
-    between = await actors.all_stored()
+    between = await to_the_last_byte(actors.ann)
     second = await answer(steps[1])
     if second in ("lost", 0) or getattr(second, "reclaimed", None) == []:  # a claim in vain parks what it met
-        assert await actors.all_stored() == between
+        assert await to_the_last_byte(actors.ann) == between
     return (first, second) if order == "ann first" else (second, first)
 
 
 both_ways = pytest.mark.parametrize("order", ["ann first", "bob first"])
-
-
-CLAIMABLE = {"bell:default": [1], "ring:p/default": ["a"], "ring:t/default/a": ["lane"]}
-"""The lane takes turns, and the bell was rung."""
-PARKED = {
-    "blocked:default": ["a"],
-    "parked:default/a": {"lane": "tenant/a"},
-    "ring:g/default/tenant/a": ["a"],
-    "waiters:tenant/a": ["default"],
-    "waiting:default/tenant/a/a": ["lane"],
-}
-"""The lane waits for a slot of its tenant."""
-WOKEN = {
-    **CLAIMABLE,
-    "groups": ["tenant/a"],
-    "waiters:tenant/a": ["default"],
-    "woken:default/tenant/a": {"lane": "1/1"},
-}
-"""It has waited and is promised one."""
-MORE = {"ring:g/default/tenant/a": ["a"], "waiting:default/tenant/a/a": ["lane"]}
-"""And it has more messages than that, which wait for the next one."""
-
-
-def everything(
-    messages: dict[str, tuple[str, int, int]],
-    leases: dict[str, tuple[str, float]] | None = None,
-    *,
-    turns: dict[str, Any] | None = None,
-    limits: dict[str, int] | None = None,
-    seq: int,
-    totals: dict[str, int],
-    tenants: dict[str, int] | None = None,
-    **others: Any,
-) -> dict[str, Any]:
-    """What is in flight, and nothing else, has a lease of this token until so many seconds, and a slot; it is also what
-    the counters count. ``tenants``: those of tenant a where they are not the namespace's."""
-    leases = leases or {}
-    assert set(leases) == {id_ for id_, (state, *_) in messages.items() if state == "in_flight"}
-    ready = [f"a/{id_}" for id_, (state, *_) in messages.items() if state == "ready"]
-    tokens = {f"a/{id_}": token for id_, (token, _) in leases.items()}
-    counters = {"seq": seq} | ({"claims": totals["claimed"]} if "claimed" in totals else {})
-    of_tenant = {name: n for name, n in totals.items() if name not in ("claimed", "healed")}
-    found: dict[str, Any] = {
-        "limits": {"tenant": 1} | (limits or {}),
-        "counters": counters,
-        "totals": {"r": len(ready)} | totals,
-        "pools": ready and ["default"],
-        "present": messages and {"a": len(messages)},
-        "tenant:a": messages and {"r": len(ready)} | (of_tenant if tenants is None else tenants),
-        "lane:lane": ready,
-        "leases": tokens,
-        "slots:tenant/a": tokens,
-        "groups": tokens and ["tenant/a"],
-        "deadlines": {f"a/{id_}": ends for id_, (_, ends) in leases.items()},
-    }
-    return {"messages": messages} | {name: it for name, it in found.items() if it} | (turns or {}) | others
 
 
 @both_ways
@@ -187,7 +80,7 @@ async def test_complete_and_complete(actors: Actors, order: str) -> None:
     answers = await in_order(actors, order, lease.complete, actors.of_bob(lease).complete)
     assert sorted(answers) == ["done", "lost"]
     totals = {"enqueued": 1, "claimed": 1, "completed": 1}
-    assert await actors.state() == everything({}, seq=1, totals=totals)
+    assert await all_there_is(actors.ann) == everything({}, seq=1, totals=totals)
 
 
 @both_ways
@@ -202,7 +95,9 @@ async def test_complete_and_reclaim(actors: Actors, order: str) -> None:
     assert report.reclaimed == ([("a", "m")] if late else [])
     totals = {"enqueued": 2, "claimed": 1, "completed": 1} | ({"reclaimed": 1} if late else {})
     turns = WOKEN | (MORE if late else {})
-    assert await actors.state() == everything({"next": ("ready", 0, 0)}, turns=turns, seq=2, totals=totals)
+    assert await all_there_is(actors.ann) == everything(
+        {"next": ("ready", 0, 0)}, turns=turns, seq=2, totals=totals
+    )
 
 
 async def test_complete_after_reclaim_and_claim(actors: Actors) -> None:
@@ -211,16 +106,16 @@ async def test_complete_after_reclaim_and_claim(actors: Actors) -> None:
     actors.clock.advance(31)
     await actors.bob.reclaim()
     taken = await one(actors.bob)
-    before = await actors.all_stored()
+    before = await to_the_last_byte(actors.ann)
     with pytest.raises(LeaseLostError):
         await lease.complete()
-    assert await actors.all_stored() == before
+    assert await to_the_last_byte(actors.ann) == before
     totals = {"enqueued": 1, "claimed": 2, "reclaimed": 1}
-    assert await actors.state() == everything(
+    assert await all_there_is(actors.ann) == everything(
         {"m": ("in_flight", 2, 1)}, {"m": ("token 2.2", 61)}, seq=1, totals=totals
     )
     assert await taken.complete() == "done"
-    assert await actors.state() == everything({}, seq=1, totals=totals | {"completed": 1})
+    assert await all_there_is(actors.ann) == everything({}, seq=1, totals=totals | {"completed": 1})
 
 
 @both_ways
@@ -234,13 +129,13 @@ async def test_extend_and_reclaim(actors: Actors, order: str) -> None:
     if order == "ann first":
         assert answer is not None
         assert report.reclaimed == []
-        assert await actors.state() == everything(
+        assert await all_there_is(actors.ann) == everything(
             {"m": ("in_flight", 1, 0)}, {"m": ("token 1.1", 61)}, seq=1, totals=totals
         )
     else:
         assert answer == "lost"
         assert report.reclaimed == [("a", "m")]
-        assert await actors.state() == everything(
+        assert await all_there_is(actors.ann) == everything(
             {"m": ("ready", 1, 1)}, turns=CLAIMABLE, seq=1, totals=totals | {"reclaimed": 1}
         )
 
@@ -253,7 +148,9 @@ async def test_reclaim_and_reclaim(actors: Actors, order: str) -> None:
     reports = await in_order(actors, order, actors.ann.reclaim, actors.bob.reclaim)
     assert sorted(report.reclaimed for report in reports) == [[], [("a", "m")]]
     totals = {"enqueued": 1, "claimed": 1, "reclaimed": 1}
-    assert await actors.state() == everything({"m": ("ready", 1, 1)}, turns=CLAIMABLE, seq=1, totals=totals)
+    assert await all_there_is(actors.ann) == everything(
+        {"m": ("ready", 1, 1)}, turns=CLAIMABLE, seq=1, totals=totals
+    )
 
 
 @both_ways
@@ -275,7 +172,7 @@ async def test_redrive_and_redrive(actors: Actors, order: str) -> None:
         notes={"a/m": f"no/{actors.clock.now_ms()}/no"},
     )
     expected["counters"]["dead"] = 1
-    assert await actors.state() == expected
+    assert await all_there_is(actors.ann) == expected
 
 
 @both_ways
@@ -284,7 +181,7 @@ async def test_enqueue_and_the_last_claim_of_the_queue(actors: Actors, order: st
     await put(actors.ann, "a", "m")
     await in_order(actors, order, lambda: one(actors.ann), lambda: put(actors.bob, "a", "new"))
     parked = order == "bob first"  # by the claim that filled the tenant; else by the next one that looks
-    assert await actors.state() == everything(
+    assert await all_there_is(actors.ann) == everything(
         {"m": ("in_flight", 1, 0), "new": ("ready", 0, 0)},
         {"m": ("token 1.1", 30)},
         turns=PARKED if parked else CLAIMABLE,
@@ -301,7 +198,7 @@ async def test_enqueue_and_a_free_slot_at_a_full_tenant(actors: Actors, order: s
     lease = await one(actors.ann)
     await in_order(actors, order, lambda: put(actors.bob, "a", "new"), lease.complete)
     anew = order == "bob first"  # whose step is the second here: a tenant's counters go with its last message
-    assert await actors.state() == everything(
+    assert await all_there_is(actors.ann) == everything(
         {"new": ("ready", 0, 0)},
         turns=CLAIMABLE,
         seq=2,
@@ -332,7 +229,7 @@ async def test_reconcile_and_claim(actors: Actors, step: int, monkeypatch: pytes
     report = await actors.bob.reconcile()
     lease = leases[0] if leases else await one(actors.ann)
     assert ([freed.id for freed in report.freed], report.restored) == (["ghost"], [])
-    assert await actors.state() == everything(
+    assert await all_there_is(actors.ann) == everything(
         {"m": ("in_flight", 1, 0), "next": ("ready", 0, 0)},
         {"m": ("token 1.1", 30)},
         turns=PARKED,
@@ -354,7 +251,7 @@ async def test_set_limit_and_claim(actors: Actors, order: str) -> None:
     assert [lease.message.id for lease in leases] == ["m1", "m2"], (
         "whoever waited was woken by the raised limit"
     )
-    assert await actors.state() == everything(
+    assert await all_there_is(actors.ann) == everything(
         {"m1": ("in_flight", 1, 0), "m2": ("in_flight", 1, 0), "m3": ("ready", 0, 0)},
         {"m1": ("token 1.1", 30), "m2": ("token 1.2", 30)},
         turns=PARKED,
@@ -386,7 +283,7 @@ async def test_lowered_limit_and_claim(actors: Actors, order: str) -> None:
         expected = everything(
             {"m1": ("ready", 0, 0)}, turns=turns, limits=limits, seq=1, totals={"enqueued": 1}
         )
-    assert await actors.state() == expected
+    assert await all_there_is(actors.ann) == expected
 
 
 @both_ways
@@ -405,7 +302,7 @@ async def test_two_wake_ups_at_one_group(make_queue: MakeQueue, clock: ManualClo
     org = await ann.limits.get("org", "o")
     assert (org.limit, org.held, org.waiting) == (2, 2, 1)
     lane_of_d, tokens = "d/default/default/org/o", {"b/m": "token 1.2", "c/m": "token 1.3"}
-    assert await actors.state() == {
+    assert await all_there_is(actors.ann) == {
         "messages": {},  # of tenant a: it was completed
         "counters": {"seq": 4, "claims": 3},
         "totals": {"enqueued": 4, "claimed": 3, "completed": 1, "r": 1},
@@ -447,13 +344,13 @@ async def test_a_repeated_claim_and_a_reclaim(actors: Actors, order: str) -> Non
     if order == "ann first":
         assert again.token == first.token
         assert report.reclaimed == []
-        assert await actors.state() == everything(
+        assert await all_there_is(actors.ann) == everything(
             {"m": ("in_flight", 1, 0)}, {"m": ("token 1.1", 61)}, seq=1, totals=totals
         )
     else:
         assert again.token > first.token, "what it had is lost: it looks anew, and finds what came back"
         assert report.reclaimed == [("a", "m")]
-        assert await actors.state() == everything(
+        assert await all_there_is(actors.ann) == everything(
             {"m": ("in_flight", 2, 1)},
             {"m": ("token 2.2", 61)},
             seq=1,
