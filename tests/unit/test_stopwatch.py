@@ -96,7 +96,7 @@ def test_a_wait_that_was_longer_than_a_look_is_that_of_the_looks_before(machine:
 
 def test_never_more_than_several_times_the_bound_is_forgiven(machine: Machine) -> None:
     watch = Stopwatch()
-    machine.passes(5, waited=5)
+    machine.passes(7, waited=7)
     assert not is_passed(watch, 1)
 
 
