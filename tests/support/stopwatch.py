@@ -101,7 +101,9 @@ class Stopwatch:
         forgiven = 0.0 if seconds < bound else self._cpu(began, self._looks[-1].at)
         if bound <= seconds - forgiven:
             forgiven += self._disk(began, self._looks[-1].at)
-        assert seconds < bound * HARD + STANDSTILL, f"expected {what} within {bound:g} s, took {seconds:.2f} s"
+        assert seconds < bound * HARD + STANDSTILL, (
+            f"expected {what} within {bound:g} s, took {seconds:.2f} s"
+        )
         assert seconds - forgiven < bound, (
             f"expected {what} within {bound:g} s, took {seconds:.2f} s; since the start it was kept waiting for "
             f"{forgiven:.2f} s"
