@@ -214,6 +214,23 @@ async def claim_what_was_promised(scene: Scene) -> None:
     await scene.queue.claim(9)
 
 
+async def _all_promised(scene: Scene) -> None:
+    """All slots of an org are promised to one tenant when another one comes, which stands nowhere yet or was here before."""
+    free = (word for tenant in "cd" for word in (join("tenant", tenant), "none"))
+    await raw(scene.queue, "HSET", "limits", args=(join("org", "p"), 4, *free))
+    await scene.add("c", *(f"c{n}" for n in range(12)), org="p")
+    await scene.take(4)
+    await scene.take(4)
+    for lease in list(scene.leases):
+        await scene.done(lease)
+    await scene.add("d", "d1", "d2", "d3", org="p")
+
+
+@act("claim", given=_all_promised)
+async def claim_what_another_was_promised(scene: Scene) -> None:
+    await scene.queue.claim(4)
+
+
 async def _dirty(scene: Scene) -> None:
     """Groups that cannot be counted, or wait to be: their lanes are passed over."""
     await prepared(scene)

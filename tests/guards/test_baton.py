@@ -18,7 +18,7 @@ from tests.guards.scenario import Queue, claimed, drop_key, ids
 ORG = [Limit("org", default=1, key="org")]
 BOTH = [Limit("org", default=1, key="org"), Limit("room", default=1, key="room")]
 WAITING, BATONS, WAKING = "includes/waiting.lua", "includes/batons.lua", "includes/waking.lua"
-PICK = "includes/claim_pick.lua"
+PICK, RIVALS = "includes/claim_pick.lua", "includes/rivals.lua"
 TAKE = "includes/claim_take.lua"
 
 
@@ -425,11 +425,26 @@ async def test_nothing_is_left_of_the_waiting(make_queue: MakeQueue) -> None:
 
 @guard(
     "baton",
+    "who comes to a group where all slots are promised gets its share of them",
+    without("taking over", RIVALS, "if policy.by_seq then return nil end", "if true then return nil end"),
+)
+async def test_not_all_free_slots_are_for_who_was_parked(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("org", default=6, key="org")])
+    for tenant in "bc":
+        await queue.enqueue_many(NewMessage(n, tenant=tenant, metadata={"org": "o"}) for n in range(20))
+    for _ in range(2):
+        leases = await queue.claim(6)
+        assert sorted(lease.message.tenant for lease in leases) == [*"bbbccc"]
+        await queue.complete_many(leases)
+
+
+@guard(
+    "baton",
     "a lane with the baton that takes the slot gives the baton up",
     without(
         "giving it up",
         PICK,
-        "if gate.woken and use_baton(lane, group) then batons[group] = true end",
+        "if use_baton(lane, group) then return true end",
         "",
     ),
 )

@@ -21,11 +21,13 @@ from typing import Any
 
 import fairqueue._engine as engine
 from fairqueue import FairQueue
+from fairqueue._engine.script import room_of_its_own
 
 SCRIPTS = Path(str(engine.__file__)).parent / "scripts"
 _INCLUDE = re.compile(r"^-- @include (\w+)$")
 _SENDS = re.compile(r"(?<!function )(?<![\w.:])(call|try|many|get_many|redis\.p?call)\(")
 _FUNCTION = re.compile(r"^(\s*)(?:local )?function ([\w.]+)\(")
+_SHARED = re.compile(r"^local [\w, ]+( do)?$")  # what an include shares is declared, not called
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -51,7 +53,9 @@ class Line:
 
 
 def _lines(file: str, seen: set[str]) -> Iterator[Line]:
-    for number, text in enumerate((SCRIPTS / file).read_text(encoding="utf-8").split("\n"), start=1):
+    written = (SCRIPTS / file).read_text(encoding="utf-8")
+    whole = room_of_its_own(file, written) if file.startswith("includes/") else written
+    for number, text in enumerate(whole.split("\n"), start=1):
         include = _INCLUDE.match(text)
         if include and include[1] not in seen:
             seen.add(include[1])
@@ -90,7 +94,7 @@ def _called(script: str) -> frozenset[str]:
     """The functions that are named, directly or through others, by what the script does. One that is a table's is taken to be."""
     names: dict[str, set[str]] = {}
     for line in lines_of(script):
-        code = _FUNCTION.sub("", line.code)
+        code = "" if _SHARED.match(line.code) else _FUNCTION.sub("", line.code)
         names.setdefault(line.within, set()).update(_NAME.findall(code))
     called, new = set[str](), {""} | {name for name in names if "." in name}
     while new:

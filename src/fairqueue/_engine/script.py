@@ -10,7 +10,8 @@ A script file starts with a contract in comments::
 ``ARGV`` names (and types) the fixed arguments: each becomes a Lua local. ``ROWS`` names the columns of a
 repeated tail: ``ROWS_AT`` is the index of its first value and ``ROW`` the number of columns. ``KEYS[1]`` is
 always the prefix of the namespace, from which the table ``k`` of all key names is built (see keys.py).
-``-- @include name`` is replaced by ``includes/name.lua``, once a script.
+``-- @include name`` is replaced by ``includes/name.lua``, once a script. An include with a line ``-- SHARES a b`` keeps
+its other locals to itself (``-- SHARES nothing``: all of them): a script may have no more than 200 of them at a time.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from .keys import lua_keys
 
 _CONTRACT = re.compile(r"^-- (ARGV|ROWS|FLAGS)(?: (.*))?$", re.MULTILINE)
 _INCLUDE = re.compile(r"^-- @include (\w+)$", re.MULTILINE)
+_SHARES = re.compile(r"^-- SHARES (.*)$", re.MULTILINE)
+_LOCAL = re.compile(r"^local (?:function (\w+)|([\w, ]+?)( = |$))", re.MULTILINE)
 _TYPES = {"": "{}", "int": "tonumber({})"}
 
 Argument = str | bytes | int | float
@@ -80,13 +83,46 @@ def _prologue(argv: list[str], rows: list[str], flags: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def room_of_its_own(name: str, text: str) -> str:
+    """An include's text as a block, line by line as it was; the lines that say what it shares declare that before it."""
+    lines = _SHARES.findall(text)
+    if not lines:
+        return text
+    shared = {word for line in lines for word in line.split() if word != "nothing"}
+    missing = set(shared)
+
+    def declared(match: re.Match[str]) -> str:
+        function, values, assigned = match.groups()
+        names = [function] if function else values.split(", ")
+        public = [one for one in names if one in shared]
+        missing.difference_update(public)
+        if not public:
+            return match.group(0)
+        if len(public) < len(names):
+            raise ScriptError(f"{name}: {match.group(0)!r} declares what is shared and what is not")
+        return f"function {function}" if function else values + assigned if assigned else ""
+
+    left = len(lines)
+
+    def opened(match: re.Match[str]) -> str:
+        nonlocal left
+        left -= 1
+        names = [word for word in match.group(1).split() if word != "nothing"]
+        return (f"local {', '.join(names)}" if names else "") + (" do" if left == 0 else "")
+
+    body = _LOCAL.sub(declared, text)
+    if missing:
+        raise ScriptError(f"{name}: shares {sorted(missing)}, which it does not declare")
+    return _SHARES.sub(opened, body) + "end"
+
+
 def _expand(text: str, seen: set[str]) -> str:
     def once(match: re.Match[str]) -> str:
         name = match.group(1)
         if name in seen:
             return ""
         seen.add(name)
-        return _expand(_read(f"includes/{name}.lua"), seen)
+        return _expand(room_of_its_own(name, _read(f"includes/{name}.lua")), seen)
 
     return _INCLUDE.sub(once, text)
 

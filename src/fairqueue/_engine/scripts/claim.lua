@@ -10,6 +10,7 @@
 -- @include promote_due
 -- @include replay
 -- @include claim_replay
+-- @include rivals
 -- @include claim_admit
 -- @include claim_pick
 -- @include claim_take

@@ -1,6 +1,7 @@
 -- The baton: a woken lane was promised a slot, which is not free for others. It takes it, or hands the baton on.
--- A lane holds a baton for each of its messages that a slot is promised to. Its field in `woken` says how many and what
--- they charged; each after the first has a field of its own beside it, so that HLEN counts the batons of a group.
+-- A lane holds a baton for each of its messages that a slot is promised to. Its field in `woken` says how many, what
+-- they charged and the tag of the first; each after it has a field of its own beside it, so that HLEN counts batons.
+-- SHARES further_baton batons_of add_baton drop_one refund wait_for_more use_baton hand_back park
 local function further_baton(lane, number) return lane.name .. '\30' .. number end
 
 -- A count that is larger than most are is compared with the batons there are: by one that was damaged, whoever drops
@@ -10,21 +11,40 @@ local MANY_BATONS = 1000
 local function batons_of(lane, group)
   local held = call('HGET', woken_key(lane.pool, group), lane.name)
   if not held then return 0, 0 end
-  local count, charge = string.match(held, '^(%d+)\31(.+)$')
+  local count, charge, since = string.match(held, '^(%d+)\31([^\31]+)\31?([^\31]*)$')
   count = math.max(tonumber(count) or 1, 1)
   if count > MANY_BATONS then count = math.min(count, call('HLEN', woken_key(lane.pool, group))) end
-  return count, tag_in(charge) or 0
+  return count, tag_in(charge) or 0, tag_in(since)
 end
 
-local function add_baton(lane, group, count, charge)
+local function count_baton(lane, group, count, charge, since)
   local woken = woken_key(lane.pool, group)
-  local counted = count .. US .. string.format('%.17g', charge)
+  local counted = count .. US .. string.format('%.17g', charge) .. US .. string.format('%.17g', since)
   -- in one command: cut in between, there would be fewer batons than counted
   if count > 1 then
     call('HSET', woken, lane.name, counted, further_baton(lane, count), '')
   else
     call('HSET', woken, lane.name, counted)
   end
+end
+
+-- One more slot is promised to the lane, at its tenant's tag.
+local function add_baton(lane, group, tag, cost)
+  local count, charge, since = batons_of(lane, group)
+  count_baton(lane, group, count + 1, charge + cost, since or tag)
+end
+
+-- The last baton of the lane is gone: taken, or taken over. Returns what it had charged.
+local function drop_one(lane, group, since)
+  local count, charge, from = batons_of(lane, group)
+  local one = charge / math.max(count, 1)
+  if count > 1 then
+    call('HDEL', woken_key(lane.pool, group), further_baton(lane, count))
+    count_baton(lane, group, count - 1, charge - one, since or from or 0)
+  else
+    call('HDEL', woken_key(lane.pool, group), lane.name)
+  end
+  return one
 end
 
 local function drop_batons(lane, group, count)
@@ -57,18 +77,17 @@ local function wait_for_more(lane)
 end
 
 -- The lane took a slot that was promised to it. True if it had been. After the last one it is `listed` still: it leaves
--- the list unless it waits at the same group again.
+-- the list unless it waits at the same group again. Virtual time goes on when a promise is kept: whoever comes between
+-- the two is not behind those who were promised many.
 local function use_baton(lane, group)
-  local count, charge = batons_of(lane, group)
+  local count, charge, since = batons_of(lane, group)
   if count == 0 then return false end
-  if count == 1 then
-    call('HDEL', woken_key(lane.pool, group), lane.name)
-    lane.listed = lane.listed or {}
-    lane.listed[group] = true
-  else
-    call('HDEL', woken_key(lane.pool, group), further_baton(lane, count))
-    add_baton(lane, group, count - 1, charge * (count - 1) / count)
-  end
+  local scope = group_scope(lane.pool, group)
+  if since and since > clock(scope) and not policy.by_seq then set_clock(scope, since) end
+  drop_one(lane, group, since and since + charge / count)
+  if count > 1 then return true end
+  lane.listed = lane.listed or {}
+  lane.listed[group] = true
   return true
 end
 

@@ -1,4 +1,5 @@
 -- Who is let in. A group's state is read once and counted on while this script takes slots.
+-- SHARES gates dirty gate_of has_room blocking_group own_leftover dirty_found
 local gates, dirty = {}, {}
 
 local function gate_of(group)
@@ -21,14 +22,20 @@ local function has_room(gate, lane, group)
   return gate.held + woken < gate.limit
 end
 
+-- A group that is full of promises alone lets in whoever may take one over.
+local function lets_in(gate, lane, group, cost)
+  if has_room(gate, lane, group) then return true end
+  return gate.held < gate.limit and rival_of(lane, group, cost()) ~= nil
+end
+
 -- The group that keeps this lane out, and whether it must be reconciled before anybody may wait at it: one that cannot
 -- be counted goes first, else the lane would wait at another and nobody would meet the broken one.
-local function blocking_group(lane)
+local function blocking_group(lane, cost)
   local full
   for _, group in ipairs(lane.groups) do
     local gate = gate_of(group)
     if gate.closed then return group, true end
-    if not full and not has_room(gate, lane, group) then full = group end
+    if not full and not lets_in(gate, lane, group, cost) then full = group end
   end
   return full, full and gate_of(full).dirty
 end

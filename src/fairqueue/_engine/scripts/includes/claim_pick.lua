@@ -99,6 +99,15 @@ do
     return false
   end
 
+  -- The slot that was promised to the lane, or one that it takes over; true if it was its own baton.
+  local function answer_promises(gate, lane, group, cost)
+    if not gate.woken then return false end
+    if use_baton(lane, group) then return true end
+    local rival = not has_room(gate, lane, group) and rival_of(lane, group, cost)
+    if rival then take_over(lane, group, cost, rival) end
+    return false
+  end
+
   local function choose(lane, found)
     picks[#picks + 1] = { mid = found.mid, header = found.header, lane = lane }
     taken[found.mid] = true
@@ -106,10 +115,9 @@ do
     for _, group in ipairs(lane.groups) do
       local gate = gate_of(group)
       -- over its own leftover it takes no more than it holds: the next one is judged by what is really held
-      if not (found.over and call('HEXISTS', k.slots(group), found.mid) == 1) then
-        gate.held, gate.taken = gate.held + 1, gate.taken + 1
-      end
-      if gate.woken and use_baton(lane, group) then batons[group] = true end
+      local over = found.over and call('HEXISTS', k.slots(group), found.mid) == 1
+      if answer_promises(gate, lane, group, tonumber(found.header.cost)) then batons[group] = true end
+      if not over then gate.held, gate.taken = gate.held + 1, gate.taken + 1 end
     end
   end
 
@@ -152,7 +160,11 @@ do
   -- Parks the lane unless it may go on; true if it was parked or passed over.
   local function kept_out(lane, lane_tag, tenant_tag)
     lane.readmitted = nil
-    local group, must_reconcile = blocking_group(lane)
+    local function next_cost()
+      local following = peek(lane)
+      return following and tonumber(following.header.cost) or 1
+    end
+    local group, must_reconcile = blocking_group(lane, next_cost)
     if not group then return false end
     local found, elsewhere = leftover_of(lane, group)
     if found then

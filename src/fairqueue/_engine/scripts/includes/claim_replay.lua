@@ -1,6 +1,7 @@
 -- What this stream's last claim took and nobody settled: the same call gets it again (extended anew), at most
 -- n of it, and the next call gets the rest first. A record line is "token US mid"; the first number says how
 -- many of the lines were handed over.
+-- SHARES claim_record replay_claim
 local function still_held(lines)
   local leases = {}
   for token, mid in string.gmatch(lines, '([^\31\n]+)\31([^\n]+)') do

@@ -1,5 +1,6 @@
 -- Writing what was chosen. The record goes before the slot: a slot without a matching record can only be a
 -- leak.
+-- SHARES take finish_lanes deliver
 
 local function new_lease(pick, number)
   local h = pick.header

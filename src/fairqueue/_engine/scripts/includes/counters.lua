@@ -1,6 +1,7 @@
 -- Counters, gathered while the script runs and written once at its end. The namespace keeps its totals for
 -- ever, a tenant keeps its own while it has messages. r, d and x are gauges (ready, delayed, dead);
 -- what is in flight is what is present less these three.
+-- SHARES count tally moved_between present flush_counters numbers
 local counted, presence, tallied = {}, {}, {}
 
 local function count(tenant, what, by)

@@ -2,6 +2,7 @@
 --   state  r ready, d delayed, f in flight, x dead
 --   via    how it came there: e enqueue, c reclaim, f fail, l release, v redrive
 -- `lane` is the tail and names tenant, queue, pool and groups.
+-- SHARES SEQS lane_score seq_of_score unpack_header header_of pack_header
 local HEADER = '^([rdfx])\31([^\31]*)\31(%l)\31(%d+)\31(%d+)\31(%d+)\31(%d+)\31(%d)\31(%d*)\31(%-?%d%d?%d?)'
   .. '\31(%d%d?%d?%d?%.?%d*)\31(%d+)\31(%d+)\31(%d+)\31([^\31]+\31[^\31]+\31[^\31]+.*)$'
 

@@ -1,5 +1,6 @@
 -- The in-flight record: token, consumer, when claimed, attempt, the retry budget in force, and the lane, whose
 -- groups are the slots it took. Freeing never looks at metadata or settings.
+-- SHARES unpack_lease lease_of_header LONGEST_MS deadline_of pack_lease
 local LEASE = '^([^\31]+)\31([^\31]*)\31(%d+)\31(%d+)\31(%d*)\31(%d*)\31([^\31]+\31[^\31]+\31[^\31]+.*)$'
 
 local function unpack_lease(text)

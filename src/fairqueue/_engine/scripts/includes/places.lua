@@ -1,4 +1,6 @@
 -- The places a message can be put, each written before the old one is left; the header says which one is true.
+-- SHARES put_header make_delayed make_ready note make_dead salvage_header readable_header drop_body gone unlisted
+-- SHARES make_gone unlist_later left_flight flush_moves
 local function put_header(mid, h) call('HSET', k.head, mid, pack_header(h)) end
 
 local function make_delayed(mid, h, due)
@@ -80,7 +82,8 @@ end
 
 -- Messages that end here. The header goes first, so that the message is gone; the index that listed it goes last,
 -- so that what a cut leaves is found there, and dropped with its payload, by whoever reads the index.
-local gone, unlisted, emptied = {}, {}, {}
+local gone, unlisted = {}, {}
+local emptied = {}
 
 local function make_gone(mid)
   gone[#gone + 1] = mid

@@ -1,5 +1,6 @@
 -- Which lanes and tenants are claimable: a lane with ready messages is in its tenant's ring or parked at a full
 -- group; a tenant with claimable lanes is in its pool's ring.
+-- SHARES RETRY_LANE_MS enter_lane lane_ready tenant_changed note_stopped standing next_in
 
 local RETRY_LANE_MS = 10000 -- until a message is tried again whose lane could not be written
 

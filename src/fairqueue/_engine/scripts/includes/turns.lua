@@ -1,6 +1,8 @@
 -- Taking turns in a scope (see keys: a pool's tenants, a tenant's lanes, the tenants waiting at a group).
 -- Virtual times are read once and written at the end by flush_clocks().
-local clocks, moved, stopped = {}, {}, {}
+-- SHARES stopped LARGEST_TAG tag_in clock first set_clock stop_clock flush_clocks last_tag enter leave
+local clocks, moved = {}, {}
+local stopped = {}
 
 -- A tag or a virtual time as a number; nil where it is none that turns can be taken by (somebody's hand): infinite, or
 -- so large that what a message costs would be lost in it.

@@ -1,5 +1,6 @@
 -- Waiting at a full group. A blocked lane leaves the ring and is parked at the group: it stands on its tenant's list
 -- there, and its tenant takes turns with the others that wait. Nobody polls.
+-- SHARES group_idle wait_on unblock unpark leave_list join stand_at
 local function group_idle(pool, group)
   local scope = group_scope(pool, group)
   if call('EXISTS', k.ring(scope), woken_key(pool, group)) > 0 then return end

@@ -64,11 +64,10 @@ do
 
   local function promise_at(lane, group, tag, cost)
     local scope = group_scope(lane.pool, group)
-    local count, charge = batons_of(lane, group)
     call('SADD', k.waiters(group), lane.pool) -- who takes or hands back the baton forgets the group
-    add_baton(lane, group, count + 1, charge + cost)
+    add_baton(lane, group, tag, cost)
     if policy.by_seq then return end
-    set_clock(scope, tag)
+    set_clock(scope, clock(scope))
     local in_ring = call('ZSCORE', k.ring(scope), lane.tenant)
     call('ZADD', in_ring and k.ring(scope) or k.tags(scope), tag + cost, lane.tenant)
   end
@@ -128,7 +127,7 @@ do
       call('ZREM', waiting, top[1]) -- a stranger: it would be taken off its own list, and met here for ever
       return 0
     end
-    local count, charge = batons_of(lane, group)
+    local count = batons_of(lane, group)
     local cost, seq = next_in(lane, count)
     if not cost then
       unpark(lane, group, tag)
@@ -138,12 +137,12 @@ do
     if unlimited then return let_go(lane, group, tonumber(top[2]), tag, seq) end
     local turns = turns_beside(lane, group, tonumber(top[2]))
     if count == 0 and moved_on(lane, group, turns, tonumber(top[2]), tag) then return 0 end
-    set_clock(scope, tag)
+    set_clock(scope, clock(scope)) -- it goes on when the promise is kept; unwritten, it would be taken from who is next
     -- Before anything is promised to it: cut in between, a lane that takes no turns would keep slots from all others.
     if count == 0 then enter_lane(lane, tonumber(top[2]), seq) end
     for other, turn in pairs(turns) do promise_at(lane, other, turn, cost) end
     bells[pool] = true
-    add_baton(lane, group, count + 1, charge + cost)
+    add_baton(lane, group, tag, cost)
     -- It stays on the list for its further messages, or a tenant with many lanes would have theirs let in before.
     local _, following = standing(lane, count + 1)
     if following then

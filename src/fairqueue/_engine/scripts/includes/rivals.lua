@@ -1,0 +1,65 @@
+-- Who comes to a group that is full of promises alone competes with those they were made to. All of them were parked
+-- there when the slots came free; whoever was not (it takes its turns in the pool, and no claim has come to it) would
+-- get none of them. It takes over a promise from whoever is furthest ahead.
+-- SHARES rival_of take_over
+local rivals = {} -- scope -> those who hold batons there, as read once a script
+
+local function group_tag(scope, tenant)
+  return tag_in(call('ZSCORE', k.ring(scope), tenant)) or last_tag(scope, tenant)
+end
+
+-- The tenant's turn at the group: where it stands, or would come in.
+local function tag_at(scope, tenant) return group_tag(scope, tenant) or clock(scope) end
+
+local function largest_tag(scope)
+  local largest = 0
+  for _, key in ipairs({ k.ring(scope), k.tags(scope) }) do
+    local last = call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
+    largest = math.max(largest, last[1] and tag_in(last[2]) or 0)
+  end
+  return largest
+end
+
+local function rivals_in(pool, group, scope)
+  if rivals[scope] then return rivals[scope] end
+  local found, tags = {}, {}
+  for _, name in ipairs(call('HKEYS', woken_key(pool, group))) do
+    local lane = not string.find(name, '\30', 1, true) and own_lane(name, pool, tenant_of(name))
+    if lane then
+      tags[lane.tenant] = tags[lane.tenant] or { tag = group_tag(scope, lane.tenant) }
+      found[#found + 1] = { lane = lane, at = tags[lane.tenant] }
+    end
+  end
+  rivals[scope] = found
+  return found
+end
+
+-- The one of another tenant that is furthest ahead and still holds a baton; nil unless that lane's tenant, with all
+-- that is promised to it, is further ahead than this one will be after a message of that cost.
+local function rival_of(lane, group, cost)
+  if policy.by_seq then return nil end
+  local scope = group_scope(lane.pool, group)
+  local own = tag_at(scope, lane.tenant) + cost
+  if own >= largest_tag(scope) then return nil end
+  local furthest
+  for _, rival in ipairs(rivals_in(lane.pool, group, scope)) do
+    local ahead = rival.lane.tenant ~= lane.tenant and rival.at.tag and rival.at.tag > own
+    if ahead and not (furthest and furthest.at.tag >= rival.at.tag) and batons_of(rival.lane, group) > 0 then
+      furthest = rival
+    end
+  end
+  return furthest
+end
+
+-- The lane takes over a promise: its tenant is charged at the group as if it had been woken there.
+local function take_over(lane, group, cost, rival)
+  local scope = group_scope(lane.pool, group)
+  -- Off the list before its last baton goes: cut in between, it would wait there beside room that nobody was woken for.
+  if batons_of(rival.lane, group) == 1 then leave_list(rival.lane, group) end
+  local given_up = drop_one(rival.lane, group)
+  refund(scope, rival.lane.tenant, given_up)
+  rival.at.tag = group_tag(scope, rival.lane.tenant)
+  local tag, in_ring = tag_at(scope, lane.tenant), call('ZSCORE', k.ring(scope), lane.tenant)
+  if tag > clock(scope) then set_clock(scope, tag) end
+  call('ZADD', in_ring and k.ring(scope) or k.tags(scope), tag + cost, lane.tenant)
+end
