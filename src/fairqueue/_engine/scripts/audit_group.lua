@@ -65,14 +65,14 @@ local function promised(pool)
   for name, fields in pairs(batons_by_lane(pool)) do
     local lane, wrong = lane_of(name), nil
     local ring = k.ring(lane.scope)
+    local takes_turns = not sound(ring, 'zset', 'lane' .. US .. name) or call('ZSCORE', ring, name)
     if not well_counted(pool, name, fields) then
       wrong = 'the slots of ' .. named .. ' that are promised to the lane are not as counted'
-    elseif sound(ring, 'zset', 'lane' .. US .. name) and not call('ZSCORE', ring, name) then
+    elseif not takes_turns then
       wrong = 'a slot of ' .. named .. ' is promised to the lane but it takes no turns'
     end
-    if not wrong then
-      woken = woken + #fields
-    else
+    if takes_turns then woken = woken + #fields end -- they keep slots from others, however they are counted
+    if wrong then
       found('MOVES', 'lane' .. US .. name, wrong)
       if fix == 1 then
         many('HDEL', woken_key(pool, group), fields)
