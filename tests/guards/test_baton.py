@@ -19,7 +19,7 @@ ORG = [Limit("org", default=1, key="org")]
 BOTH = [Limit("org", default=1, key="org"), Limit("room", default=1, key="room")]
 WAITING, BATONS, WAKING = "includes/waiting.lua", "includes/batons.lua", "includes/waking.lua"
 PICK, RIVALS = "includes/claim_pick.lua", "includes/rivals.lua"
-TAKE = "includes/claim_take.lua"
+TAKE, TURNS = "includes/claim_take.lua", "includes/turns.lua"
 
 
 async def send(queue: Queue, tenant: str, org: str = "o", room: str | None = None) -> None:
@@ -295,7 +295,7 @@ async def test_both_slots_go_to_who_needs_both(make_queue: MakeQueue) -> None:
 @guard(
     "baton",
     "of tenants that come to a full group at one virtual time the first to come is the first to go",
-    without("the order of arrival", WAITING, "return last[1] and last[2] + BEHIND or tag", "return tag"),
+    without("the order of arrival", TURNS, "return last[1] and last[2] + BEHIND or tag", "return tag"),
 )
 async def test_who_came_first_goes_first(make_queue: MakeQueue) -> None:
     queue, lease = await busy(make_queue)
@@ -444,7 +444,7 @@ async def test_not_all_free_slots_are_for_who_was_parked(make_queue: MakeQueue) 
     without(
         "giving it up",
         PICK,
-        "if use_baton(lane, group) then return true end",
+        "if use_baton(lane, group, cost) then return true end",
         "",
     ),
 )

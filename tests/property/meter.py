@@ -41,16 +41,22 @@ class Meter:
     largest: Mapping[str, float]
     _spans: dict[tuple[str, str], _Span] = field(default_factory=dict)
 
-    def served(self, costs: Mapping[str, float], competing: Collection[str], slack: float = 0) -> None:
+    def served(
+        self,
+        costs: Mapping[str, float],
+        competing: Collection[str],
+        promised: Mapping[str, float] | None = None,
+    ) -> None:
         """So much was served to each while those competed.
 
-        ``slack``: by how much the service at this moment may lag behind what was given away, in units of cost: slots
-        that are promised, and not taken yet. It counts at both ends of an interval.
+        ``promised``: what each has not been served yet and nobody else can get: at this end of an interval the service
+        may lag behind what was given away by so much.
         """
         for pair in itertools.combinations(sorted(self.largest), 2):
             if not set(pair) <= set(competing):
                 self._spans.pop(pair, None)
                 continue
+            slack = sum((promised or {}).get(tenant, 0) for tenant in pair)
             span = self._spans.setdefault(pair, _Span(0, slack, -slack))
             span.ahead += costs.get(pair[0], 0) - costs.get(pair[1], 0)
             bound = self.largest[pair[0]] + self.largest[pair[1]] + TOLERANCE

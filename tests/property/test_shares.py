@@ -7,6 +7,7 @@ and test_several_groups.py).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairqueue import FairQueue, Lease, Limit, NewMessage
+from fairqueue._engine.keys import US, join, key
 from tests.property.conftest import Stage
 from tests.property.meter import Hunger, Meter, largest_costs
 
@@ -29,20 +31,24 @@ class Plan:
     shared: dict[str, int]
     steps: list[Step]
 
+    @property
+    def alone(self) -> bool:
+        """One group that all work needs, and nothing else that could keep anybody out."""
+        return len(self.shared) == 1 and not self.own and all(map(need_of, self.messages()))
+
     def messages(self) -> list[NewMessage[float]]:
         return [message for what, batch in self.steps if what == "arrive" for message in batch]
 
 
 @st.composite
-def plans(draw: st.DrawFn, crowded: bool = False) -> Plan:
+def plans(draw: st.DrawFn, crowded: bool = False, most_groups: int = len(GROUPS)) -> Plan:
     """Two to four tenants over a few queues each; each uses a subset of the groups, and work that needs none.
 
     ``crowded``: all work needs a shared group, and nobody has a limit of its own.
     """
     tenants = TENANTS[: draw(st.integers(2, len(TENANTS)))]
-    shared = {
-        group: draw(st.integers(1, 4)) for group in GROUPS[: draw(st.integers(int(crowded), len(GROUPS)))]
-    }
+    groups = GROUPS[: draw(st.integers(int(crowded), most_groups))]
+    shared = {group: draw(st.integers(1, 8 if most_groups == 1 else 4)) for group in groups}
     own = {} if crowded else draw(st.dictionaries(st.sampled_from(tenants), st.integers(1, 4)))
     costs = st.sampled_from(draw(st.lists(st.sampled_from([0.01, 0.5, 1, 2, 5, 30]), min_size=1, max_size=3)))
     kinds = []
@@ -57,7 +63,7 @@ def plans(draw: st.DrawFn, crowded: bool = False) -> Plan:
             )
         )
     arrivals = st.lists(st.one_of(kinds), min_size=1, max_size=6).map(lambda drawn: ("arrive", made(drawn)))
-    claims = st.integers(1, 6).map(lambda n: ("claim", n))
+    claims = st.integers(1, 8).map(lambda n: ("claim", n))
     settles = st.lists(st.integers(0, 99), min_size=1, max_size=5).map(lambda which: ("settle", which))
     steps = draw(st.lists(st.one_of(arrivals, claims, claims, settles, settles), min_size=5, max_size=60))
     return Plan(own, shared, [draw(arrivals), draw(arrivals), *steps])
@@ -79,6 +85,34 @@ def need_of(message: Any) -> str | None:
     return need
 
 
+async def waiting_at(queue: FairQueue[Any], group: str) -> set[str]:
+    """Who takes turns at a group that is full, with messages that no slot is promised to; the others do in the pool."""
+    ring = key(queue._engine.calls.root, "ring", "g", "default", join("group", group))
+    return {tenant.decode() for tenant in await queue._engine.command("ZRANGE", ring, 0, -1)}
+
+
+async def promised_at(queue: FairQueue[Any], group: str) -> Counter[str]:
+    """What the messages cost that slots of a group are promised to, by tenant, as the server counts it."""
+    woken = key(queue._engine.calls.root, "woken", "default", join("group", group))
+    promised: Counter[str] = Counter()
+    for lane, counted in (await queue._engine.command("HGETALL", woken)).items():
+        if b"\x1e" not in lane:  # a further one of a lane, which is counted there
+            promised[lane.decode().split(US)[0]] += float(counted.decode().split(US)[1])  # type: ignore[assignment]
+    return promised
+
+
+NOTHING = dict.fromkeys(TENANTS, 0.0)
+
+
+@dataclass(frozen=True)
+class Look:
+    """A group at a moment: what each was served of it so far, and who competes for it."""
+
+    served: Mapping[str, float] = field(default_factory=lambda: NOTHING)
+    at_group: set[str] = field(default_factory=set)
+    with_work: set[str] = field(default_factory=set)
+
+
 @dataclass
 class Play:
     """What waits and runs, and who competes for what: the oracle beside the queue."""
@@ -87,15 +121,15 @@ class Play:
     queue: FairQueue[Any]
     waiting: Counter[tuple[str, str | None]] = field(default_factory=Counter)
     running: list[Lease[Any]] = field(default_factory=list)
-    at_group: dict[str, set[str]] = field(default_factory=dict)
-    """Who waits at each full group, since a claim found it full: from then on the group's order decides."""
 
     def __post_init__(self) -> None:
         largest = dict.fromkeys(TENANTS, 0.0) | largest_costs(self.plan.messages())
+        of_all = dict.fromkeys(TENANTS, max(largest.values()))
         self.pool, self.hunger = Meter(largest), Hunger(largest)
-        self.groups = {group: Meter(largest) for group in self.plan.shared}
-        self.at_group = {group: set() for group in self.plan.shared}
-        self.largest = max(largest.values())
+        self.groups = {group: Meter(of_all) for group in self.plan.shared}
+        self.only_group = Meter(of_all)
+        self.got = {group: dict.fromkeys(TENANTS, 0.0) for group in self.plan.shared}
+        self.looks = {group: Look() for group in self.plan.shared}
 
     # --- the oracle --------------------------------------------------------------------------------------------
 
@@ -116,25 +150,8 @@ class Play:
         }
 
     def free(self) -> set[str]:
-        """Tenants with claimable work that needs no shared group: nothing that others hold can keep them out.
-
-        Not those at a limit of their own that have work for a shared group too: a slot of theirs may be promised to that
-        work. When it finds the group full it hands the slot on, at the end of the script; until then, for the rest of one
-        claim, the tenant takes no turns.
-        """
-        return {
-            tenant for tenant, need in self.claimable() if need is None and not self.may_be_promised(tenant)
-        }
-
-    def may_be_promised(self, tenant: str) -> bool:
-        return tenant in self.plan.own and any(self.waiting[tenant, group] for group in self.plan.shared)
-
-    def competing(self, group: str) -> set[str]:
-        """Who surely waits there: with more messages than free slots, for so many may be promised to it already.
-
-        Whose messages all have a slot promised waits for none, until another message comes.
-        """
-        return {t for t in TENANTS if self.waiting[t, group] > self.room(group) and self.has_room(t)}
+        """Tenants with claimable work that needs no shared group: nothing that others hold can keep them out."""
+        return {tenant for tenant, need in self.claimable() if need is None}
 
     # --- the steps ---------------------------------------------------------------------------------------------
 
@@ -148,42 +165,51 @@ class Play:
             self.served(lease)
         if len(leases) < n:
             assert not self.claimable(), f"the claim came short, and {self.claimable()} could run"
-            for group in self.plan.shared:
-                self.at_group[group] = set() if self.room(group) else self.competing(group)
 
     def served(self, lease: Lease[Any]) -> None:
         tenant, need, cost = lease.message.tenant, need_of(lease.message), lease.message.cost
         assert (tenant, need) in self.claimable(), f"{tenant} was let in over a full group"
         free = self.free()
-        competing = {group: self.at_group[group] & self.competing(group) for group in self.plan.shared}
         self.waiting[tenant, need] -= 1
         self.running.append(lease)
         self.pool.served({tenant: cost}, free)
         self.hunger.served(tenant, cost, free)
-        for group, meter in self.groups.items():
-            served = {tenant: cost} if need == group else {}
-            meter.served(served, competing[group], slack=self.largest * self.room(group))
-        self.no_longer_competing()
-
-    def no_longer_competing(self) -> None:
-        for group in self.plan.shared:
-            self.at_group[group] &= self.competing(group)
+        if need:
+            self.got[need][tenant] += cost
 
     async def settle(self, which: list[int]) -> None:
         ended = [self.running.pop(index % len(self.running)) for index in which if self.running]
         await self.queue.complete_many(ended)
-        self.no_longer_competing()
+
+    async def judged(self) -> None:
+        """After each step: who waited at a group before and after it, and what they were given of it meanwhile."""
+        for group, look in self.looks.items():
+            promised = await promised_at(self.queue, group)
+            now = Look(
+                served=dict(self.got[group]),
+                at_group=await waiting_at(self.queue, group),
+                with_work={tenant for tenant in TENANTS if self.waiting[tenant, group]},
+            )
+            served = {tenant: now.served[tenant] - look.served[tenant] for tenant in TENANTS}
+            self.groups[group].served(served, now.at_group & look.at_group, promised)
+            if self.plan.alone:
+                self.only_group.served(served, now.with_work & look.with_work, promised)
+            self.looks[group] = now
 
     async def played(self) -> None:
+        steps = {"arrive": self.arrive, "claim": self.claim, "settle": self.settle}
         for what, details in self.plan.steps:
-            await {"arrive": self.arrive, "claim": self.claim, "settle": self.settle}[what](details)
+            await steps[what](details)
+            await self.judged()
         while self.running or sum(self.waiting.values()):
             await self.settle(list(range(0, 99, 7))[: len(self.running)])
+            await self.judged()
             await self.claim(5)
+            await self.judged()
             assert self.running or not sum(self.waiting.values()), f"nobody is given {self.waiting}"
 
 
-@given(plans() | plans(crowded=True))
+@given(plans() | plans(crowded=True) | plans(crowded=True, most_groups=1))
 @settings(max_examples=120)
 def test_no_arrival_breaks_the_bound_leaves_work_idle_or_lets_anybody_starve(
     stage: Stage, plan: Plan

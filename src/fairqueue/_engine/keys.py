@@ -92,7 +92,7 @@ KEYS: dict[str, Key] = {
     "blocked": Key("set", "tenants with parked lanes", "claim, wake", of="pool"),
     "woken": Key(
         "hash",
-        "lane -> how many batons of a group it holds and what they charged; a field for each further one",
+        "lane -> how many batons of a group it holds, what they charged, tag and number of the first; a field for each further",
         "wake, claim",
         of="pool US group",
     ),

@@ -50,11 +50,13 @@ end
 -- Is there a field for each baton that is counted, and no other? Those of no lane would be promised for good.
 local function well_counted(pool, lane, fields)
   if not own_lane(lane, pool, tenant_of(lane)) then return false end
+  local _, _, _, number = batons_of(lane_of(lane), group)
   local count = string.match(call('HGET', woken_key(pool, group), lane) or '', '^(%d+)\31')
   if call('HEXISTS', woken_key(pool, group), lane) == 1 then count = count or '1' end
   if tonumber(count) ~= #fields then return false end
-  for number = 2, #fields do
-    if call('HEXISTS', woken_key(pool, group), further_baton(lane_of(lane), number)) == 0 then return false end
+  for further = 1, #fields - 1 do
+    local field = further_baton(lane_of(lane), number + further)
+    if call('HEXISTS', woken_key(pool, group), field) == 0 then return false end
   end
   return true
 end

@@ -1,56 +1,68 @@
 -- The baton: a woken lane was promised a slot, which is not free for others. It takes it, or hands the baton on.
 -- A lane holds a baton for each of its messages that a slot is promised to. Its field in `woken` says how many, what
--- they charged and the tag of the first; each after it has a field of its own beside it, so that HLEN counts batons.
--- SHARES further_baton batons_of add_baton drop_one refund wait_for_more use_baton hand_back park
+-- they charged, the tag of the first and its number; each after it has a field of its own beside it with its number,
+-- what it charged and its tag, so that HLEN counts batons.
+-- SHARES further_baton batons_of add_baton give_up refund wait_for_more use_baton hand_back park
 local function further_baton(lane, number) return lane.name .. '\30' .. number end
 
 -- A count that is larger than most are is compared with the batons there are: by one that was damaged, whoever drops
 -- the lane's batons would go on for ever.
 local MANY_BATONS = 1000
 
+-- How many the lane holds, what they charged, the tag of the first one (nil: unknown) and its number.
 local function batons_of(lane, group)
   local held = call('HGET', woken_key(lane.pool, group), lane.name)
-  if not held then return 0, 0 end
-  local count, charge, since = string.match(held, '^(%d+)\31([^\31]+)\31?([^\31]*)$')
+  if not held then return 0, 0, nil, 1 end
+  local count, charge, since, number = string.match(held, '^(%d+)\31([^\31]+)\31?([^\31]*)\31?(%d*)$')
   count = math.max(tonumber(count) or 1, 1)
   if count > MANY_BATONS then count = math.min(count, call('HLEN', woken_key(lane.pool, group))) end
-  return count, tag_in(charge) or 0, tag_in(since)
+  return count, tag_in(charge) or 0, tag_in(since), tag_in(number) or 1
 end
 
-local function count_baton(lane, group, count, charge, since)
-  local woken = woken_key(lane.pool, group)
-  local counted = count .. US .. string.format('%.17g', charge) .. US .. string.format('%.17g', since)
-  -- in one command: cut in between, there would be fewer batons than counted
-  if count > 1 then
-    call('HSET', woken, lane.name, counted, further_baton(lane, count), '')
-  else
-    call('HSET', woken, lane.name, counted)
-  end
+local function float(number) return string.format('%.17g', number) end
+
+-- The lane's field as text.
+local function counted(count, charge, since, number)
+  return table.concat({ count, float(charge), float(since), int(number) }, US)
 end
 
 -- One more slot is promised to the lane, at its tenant's tag.
 local function add_baton(lane, group, tag, cost)
-  local count, charge, since = batons_of(lane, group)
-  count_baton(lane, group, count + 1, charge + cost, since or tag)
+  local count, charge, since, number = batons_of(lane, group)
+  local woken, text = woken_key(lane.pool, group), counted(count + 1, charge + cost, since or tag, number)
+  -- in one command: cut in between, there would be fewer batons than counted
+  if count > 0 then
+    call('HSET', woken, lane.name, text, further_baton(lane, number + count), float(cost) .. US .. float(tag))
+  else
+    call('HSET', woken, lane.name, text)
+  end
 end
 
--- The last baton of the lane is gone: taken, or taken over. Returns what it had charged.
-local function drop_one(lane, group, since)
-  local count, charge, from = batons_of(lane, group)
-  local one = charge / math.max(count, 1)
-  if count > 1 then
-    call('HDEL', woken_key(lane.pool, group), further_baton(lane, count))
-    count_baton(lane, group, count - 1, charge - one, since or from or 0)
-  else
-    call('HDEL', woken_key(lane.pool, group), lane.name)
+-- What a further baton charged and its tag; nil where that is damaged.
+local function further_of(lane, group, number)
+  local text = call('HGET', woken_key(lane.pool, group), further_baton(lane, number)) or ''
+  local cost, tag = string.match(text, '^([^\31]+)\31([^\31]+)$')
+  return tag_in(cost), tag_in(tag)
+end
+
+-- The slot that was promised last is not for this lane any more. Returns what that promise had charged.
+local function give_up(lane, group)
+  local woken, count, charge, since, number = woken_key(lane.pool, group), batons_of(lane, group)
+  if count <= 1 then
+    call('HDEL', woken, lane.name)
+    return charge
   end
+  local last = number + count - 1
+  local one = further_of(lane, group, last) or charge / count
+  call('HDEL', woken, further_baton(lane, last))
+  call('HSET', woken, lane.name, counted(count - 1, charge - one, since or 0, number))
   return one
 end
 
-local function drop_batons(lane, group, count)
-  local woken = woken_key(lane.pool, group)
+local function drop_batons(lane, group)
+  local woken, count, _, _, number = woken_key(lane.pool, group), batons_of(lane, group)
   local batons = { lane.name }
-  for number = 2, count do batons[number] = further_baton(lane, number) end
+  for further = 1, count - 1 do batons[#batons + 1] = further_baton(lane, number + further) end
   many('HDEL', woken, batons)
   leave_list(lane, group)
 end
@@ -76,21 +88,6 @@ local function wait_for_more(lane)
   end
 end
 
--- The lane took a slot that was promised to it. True if it had been. After the last one it is `listed` still: it leaves
--- the list unless it waits at the same group again. Virtual time goes on when a promise is kept: whoever comes between
--- the two is not behind those who were promised many.
-local function use_baton(lane, group)
-  local count, charge, since = batons_of(lane, group)
-  if count == 0 then return false end
-  local scope = group_scope(lane.pool, group)
-  if since and since > clock(scope) and not policy.by_seq then set_clock(scope, since) end
-  drop_one(lane, group, since and since + charge / count)
-  if count > 1 then return true end
-  lane.listed = lane.listed or {}
-  lane.listed[group] = true
-  return true
-end
-
 -- Gives back what a wake-up charged, but never leads back behind virtual time: who was promised many slots and took
 -- none would have a credit from the time in which it could take none.
 local function refund(scope, tenant, charge)
@@ -100,6 +97,28 @@ local function refund(scope, tenant, charge)
   end
 end
 
+-- The lane took a slot that was promised to it, for a message of that cost. True if it had been. After the last one it
+-- is `listed` still: it leaves the list unless it waits at the same group again. Virtual time goes on when a promise is
+-- kept: whoever comes between the two is not behind those who were promised many.
+local function use_baton(lane, group, cost)
+  local woken, count, charge, since, number = woken_key(lane.pool, group), batons_of(lane, group)
+  if count == 0 then return false end
+  local scope = group_scope(lane.pool, group)
+  if since and since > clock(scope) and not policy.by_seq then set_clock(scope, since) end
+  if count > 1 then
+    local _, following = further_of(lane, group, number + 1)
+    call('HDEL', woken, further_baton(lane, number + 1))
+    call('HSET', woken, lane.name, counted(count - 1, charge - cost, following or (since or 0) + cost, number + 1))
+    return true
+  end
+  call('HDEL', woken, lane.name)
+  -- another message than the one it was promised to, which cost more or less
+  if charge ~= cost and not policy.by_seq then refund(scope, lane.tenant, charge - cost) end
+  lane.listed = lane.listed or {}
+  lane.listed[group] = true
+  return true
+end
+
 -- The lane gives back the batons it holds and what they charged; returns the set of their groups, to be woken again.
 local function hand_back(lane)
   local batons = {}
@@ -107,7 +126,7 @@ local function hand_back(lane)
     local count, charge = batons_of(lane, group)
     if count > 0 then
       local scope = group_scope(lane.pool, group)
-      drop_batons(lane, group, count)
+      drop_batons(lane, group)
       if not policy.by_seq then refund(scope, lane.tenant, charge) end
       batons[group] = true
     end

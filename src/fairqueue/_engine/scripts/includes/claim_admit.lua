@@ -13,12 +13,13 @@ local function gate_of(group)
   return gate
 end
 
--- Is there room for this lane? Slots that woken lanes were promised are not free for others.
+-- Is there room for this lane? Slots that woken lanes were promised are not free for others. Of those who hold a promise
+-- when there are more promises than slots (the limit was lowered) the first in the pool's order comes in, not the last.
 local function has_room(gate, lane, group)
   local woken = call('HLEN', woken_key(lane.pool, group))
   gate.woken = woken > 0
   if not gate.limit then return true end
-  if woken > 0 then woken = woken - batons_of(lane, group) end
+  if woken > 0 and batons_of(lane, group) > 0 then woken = 0 end
   return gate.held + woken < gate.limit
 end
 

@@ -102,9 +102,9 @@ do
   -- The slot that was promised to the lane, or one that it takes over; true if it was its own baton.
   local function answer_promises(gate, lane, group, cost)
     if not gate.woken then return false end
-    if use_baton(lane, group) then return true end
+    if use_baton(lane, group, cost) then return true end
     local rival = not has_room(gate, lane, group) and rival_of(lane, group, cost)
-    if rival then take_over(lane, group, cost, rival) end
+    for baton in pairs(rival and take_over(lane, group, cost, rival) or {}) do batons[baton] = true end
     return false
   end
 
@@ -121,10 +121,22 @@ do
     end
   end
 
+  -- Only lanes of this tenant wait at the group, which is a limit of its own.
+  local function is_alone(lane, group)
+    local scope = group_scope(lane.pool, group)
+    return call('ZCARD', k.ring(scope)) == 1 and call('ZSCORE', k.ring(scope), lane.tenant)
+  end
+
+  -- A slot of a tenant's own limit that the lane cannot take is for another lane of it, at once: at the end of this
+  -- script its turns would have gone to others. Who shares a group gets what is handed back there at the end, together
+  -- with what comes free elsewhere.
   local function park_at(lane, group, lane_tag, tenant_tag)
     parks = parks + 1
     if lane.listed then lane.listed[group] = nil end
-    for baton in pairs(park(lane, group, lane_tag, tenant_tag)) do batons[baton] = true end
+    for baton in pairs(park(lane, group, lane_tag, tenant_tag)) do
+      if is_alone(lane, baton) then wake({ [baton] = true }, gate_of(baton).taken) end
+      batons[baton] = true
+    end
   end
 
   -- A message ready in a lane that may come in over its own leftover slot, as { mid, header }; else the group at which

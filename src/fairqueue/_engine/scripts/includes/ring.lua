@@ -5,8 +5,9 @@
 local RETRY_LANE_MS = 10000 -- until a message is tried again whose lane could not be written
 
 -- Rings are entered from the outside in, before the lane is written: what a cut leaves is then met, and taken out,
--- by a claim that finds nothing there.
-local function enter_tenant(lane, seq)
+-- by a claim that finds nothing there. Those who are woken come in the order in which they are (`in_turn`), also at one
+-- virtual time: that is their order at the group they waited for.
+local function enter_tenant(lane, seq, in_turn)
   local tag = tonumber(call('ZSCORE', k.ring(lane.pool_scope), lane.tenant))
   if tag then
     if policy.by_seq and seq < tag then call('ZADD', k.ring(lane.pool_scope), seq, lane.tenant) end
@@ -17,14 +18,14 @@ local function enter_tenant(lane, seq)
     return math.min(of_first or seq, seq)
   end
   tag = policy.tenant_enters(clock(lane.pool_scope), last_tag(lane.pool_scope, lane.tenant), least)
-  enter(lane.pool_scope, lane.tenant, tag)
+  enter(lane.pool_scope, lane.tenant, in_turn and not policy.by_seq and behind_equals(lane.pool_scope, tag) or tag)
   call('SADD', k.pools, lane.pool)
 end
 
 -- Makes a lane claimable (again) at the tag it left with, or at its tenant's virtual time.
-local function enter_lane(lane, tag, seq)
+local function enter_lane(lane, tag, seq, in_turn)
   bells[lane.pool] = true
-  enter_tenant(lane, seq)
+  enter_tenant(lane, seq, in_turn)
   enter(lane.scope, lane.name, policy.lane_enters(clock(lane.scope), tag, seq))
 end
 

@@ -51,15 +51,37 @@ local function rival_of(lane, group, cost)
   return furthest
 end
 
--- The lane takes over a promise: its tenant is charged at the group as if it had been woken there.
+local function has_promises(lane, group)
+  for _, rival in ipairs(rivals_in(lane.pool, group, group_scope(lane.pool, group))) do
+    if rival.lane.tenant == lane.tenant and batons_of(rival.lane, group) > 0 then return true end
+  end
+  return false
+end
+
+-- A promise of the rival's is taken from it: it waits at the group from where it stood before, also behind virtual
+-- time, for it has waited since. Its lane waits there for that slot again; without another promise it is parked.
+-- Returns the groups of the batons that it hands back with it.
+local function take_from(rival, group, scope)
+  local lane = rival.lane
+  local count, charge = batons_of(lane, group)
+  -- Off the list before its last baton goes: cut in between, it would wait there beside room that nobody was woken for.
+  if count == 1 then leave_list(lane, group) end
+  local given_up = give_up(lane, group)
+  rival.at.tag = rival.at.tag - given_up
+  enter(scope, lane.tenant, rival.at.tag)
+  local lane_tag = tag_in(call('ZSCORE', k.ring(lane.scope), lane.name)) or clock(lane.scope)
+  if count == 1 then return park(lane, group, lane_tag, tag_in(call('ZSCORE', k.ring(lane.pool_scope), lane.tenant))) end
+  call('ZADD', waiting_key(lane.pool, group, lane.tenant), 'NX', lane_tag + charge - given_up, lane.name)
+  return {}
+end
+
+-- The lane takes over a promise: its tenant is charged at the group as if it had been woken there. Virtual time goes on
+-- to its turn, unless other lanes of it have promises of earlier turns.
 local function take_over(lane, group, cost, rival)
   local scope = group_scope(lane.pool, group)
-  -- Off the list before its last baton goes: cut in between, it would wait there beside room that nobody was woken for.
-  if batons_of(rival.lane, group) == 1 then leave_list(rival.lane, group) end
-  local given_up = drop_one(rival.lane, group)
-  refund(scope, rival.lane.tenant, given_up)
-  rival.at.tag = group_tag(scope, rival.lane.tenant)
+  local handed_back = take_from(rival, group, scope)
   local tag, in_ring = tag_at(scope, lane.tenant), call('ZSCORE', k.ring(scope), lane.tenant)
-  if tag > clock(scope) then set_clock(scope, tag) end
+  if tag > clock(scope) and not has_promises(lane, group) then set_clock(scope, tag) end
   call('ZADD', in_ring and k.ring(scope) or k.tags(scope), tag + cost, lane.tenant)
+  return handed_back
 end

@@ -1,6 +1,6 @@
 -- Taking turns in a scope (see keys: a pool's tenants, a tenant's lanes, the tenants waiting at a group).
 -- Virtual times are read once and written at the end by flush_clocks().
--- SHARES stopped LARGEST_TAG tag_in clock first set_clock stop_clock flush_clocks last_tag enter leave
+-- SHARES stopped LARGEST_TAG tag_in clock first set_clock stop_clock flush_clocks last_tag enter leave behind_equals
 local clocks, moved = {}, {}
 local stopped = {}
 
@@ -62,4 +62,13 @@ local function leave(scope, member, tag)
   if tag_in(tag) and tag > time then call('ZADD', k.tags(scope), tag, member) end
   call('ZREM', k.ring(scope), member)
   call('ZREMRANGEBYSCORE', k.tags(scope), '-inf', '(' .. string.format('%.17g', time))
+end
+
+-- Of those who come to a scope at one virtual time, who came first is first. By their names, the same tenants would be
+-- first each time: a lane that needs two full groups is sent from one to the other again and again.
+local SAME, BEHIND = 2 ^ -10, 2 ^ -24 -- in cost units
+local function behind_equals(scope, tag)
+  local from, to = string.format('%.17g', tag), string.format('%.17g', tag + SAME)
+  local last = call('ZREVRANGEBYSCORE', k.ring(scope), to, from, 'WITHSCORES', 'LIMIT', 0, 1)
+  return last[1] and last[2] + BEHIND or tag
 end

@@ -36,15 +36,6 @@ local function leave_list(lane, group)
   wait_on(lane, group, tonumber(call('ZSCORE', k.ring(group_scope(lane.pool, group)), lane.tenant)))
 end
 
--- Of those who come to a group at one virtual time, who came first is first. By their names, the same tenants would be
--- first each time: a lane that needs two full groups is sent from one to the other again and again.
-local SAME, BEHIND = 2 ^ -10, 2 ^ -24 -- in cost units
-local function behind_equals(scope, tag)
-  local from, to = string.format('%.17g', tag), string.format('%.17g', tag + SAME)
-  local last = call('ZREVRANGEBYSCORE', k.ring(scope), to, from, 'WITHSCORES', 'LIMIT', 0, 1)
-  return last[1] and last[2] + BEHIND or tag
-end
-
 -- The lane's tenant takes turns with those who wait at the group.
 local function join(lane, group, lane_tag)
   local scope = group_scope(lane.pool, group)

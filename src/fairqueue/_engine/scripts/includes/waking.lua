@@ -139,7 +139,7 @@ do
     if count == 0 and moved_on(lane, group, turns, tonumber(top[2]), tag) then return 0 end
     set_clock(scope, clock(scope)) -- it goes on when the promise is kept; unwritten, it would be taken from who is next
     -- Before anything is promised to it: cut in between, a lane that takes no turns would keep slots from all others.
-    if count == 0 then enter_lane(lane, tonumber(top[2]), seq) end
+    if count == 0 then enter_lane(lane, tonumber(top[2]), seq, true) end
     for other, turn in pairs(turns) do promise_at(lane, other, turn, cost) end
     bells[pool] = true
     add_baton(lane, group, tag, cost)
@@ -170,7 +170,7 @@ do
   end
 
   -- Who waits at a group, for how many of them there is room, and whether it must be reconciled first; nil: nobody.
-  local function waited_at(group)
+  local function waited_at(group, taken)
     local pools = call('SMEMBERS', k.waiters(group))
     if #pools == 0 then return nil end
     local held, limit, tenants = held_in(group), limit_of(group), 0
@@ -178,7 +178,7 @@ do
     if not held then mark_dirty(group, 'dirty') end
     local dirty = dirty_state(group)
     if not dirty and limit and held >= limit then still_full[group] = held end
-    local room = limit and held and limit - held or math.huge
+    local room = limit and held and limit - held - taken or math.huge
     return { group = group, pools = pools, room = room, dirty = dirty, tenants = tenants }
   end
 
@@ -222,11 +222,11 @@ do
 
   -- Wakes at each of these groups (a set): first where somebody waits for another of them too. It gets a slot of both
   -- while both have room, or stands with the others when the other one gives its room away; so of such places first
-  -- where fewest tenants wait, which is the narrower.
-  function wake(groups)
+  -- where fewest tenants wait, which is the narrower. `taken`: slots that this script took and has not written yet.
+  function wake(groups, taken)
     local places = {}
     for group in pairs(groups) do
-      local place = waited_at(group)
+      local place = waited_at(group, taken or 0)
       if place then
         places[#places + 1] = place
         to_wake[group] = not place.dirty and place.room > 0 and place.room or nil
