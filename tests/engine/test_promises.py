@@ -118,3 +118,20 @@ async def test_who_has_a_slot_promised_keeps_it_from_who_is_further_ahead(make_q
         await lease.complete()
         order.append(lease.message.tenant)
     assert "".join(order[1:]) in ("bcbcbcbcb", "cbcbcbcbc")
+
+
+async def test_a_slot_of_its_own_that_one_lane_cannot_take_is_for_the_next_lane_at_once(
+    make_queue: MakeQueue,
+) -> None:
+    """Both slots that a's limit lets it have are promised to work that needs the org, which has one slot."""
+    queue = await make_queue(limits=[Limit("tenant"), Limit("org", default=1, key="org")])
+    await queue.limits.set("tenant", "a", 2)
+    await queue.enqueue_many(NewMessage(n, tenant="a", queue="free", cost=3) for n in range(6))
+    running = await queue.claim(2)
+    await queue.enqueue_many(NewMessage(n, tenant="a", queue="shared", metadata=ORG) for n in range(4))
+    await queue.enqueue_many(NewMessage(n, tenant="b") for n in range(20))
+    assert by_tenant(await queue.claim(6)) == {"b": 6}
+    await queue.complete_many(running)
+    leases = await queue.claim(10)
+    assert by_tenant(leases) == {"a": 2, "b": 8}
+    assert {lease.message.queue for lease in leases if lease.message.tenant == "a"} == {"free", "shared"}

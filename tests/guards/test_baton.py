@@ -440,6 +440,45 @@ async def test_not_all_free_slots_are_for_who_was_parked(make_queue: MakeQueue) 
 
 @guard(
     "baton",
+    "a slot of its own limit that one lane cannot take is for the tenant's next lane in the same claim",
+    without("waking it at once", PICK, "if is_alone(lane, baton) then", "if false then"),
+)
+async def test_an_own_slot_is_handed_on_at_once(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("tenant"), Limit("org", default=1, key="org")])
+    await queue.limits.set("tenant", "a", 2)
+    await queue.enqueue_many(NewMessage(n, tenant="a", queue="free", cost=3) for n in range(6))
+    running = await queue.claim(2)
+    await queue.enqueue_many(
+        NewMessage(n, tenant="a", queue="shared", metadata={"org": "o"}) for n in range(4)
+    )
+    await queue.enqueue_many(NewMessage(n, tenant="b") for n in range(20))
+    assert {lease.message.tenant for lease in await queue.claim(6)} == {"b"}
+    await queue.complete_many(running)
+    leases = await queue.claim(10)
+    assert [lease.message.tenant for lease in leases].count("a") == 2
+
+
+@guard(
+    "baton",
+    "when a limit was lowered below what is promised, the first of those who hold a promise comes in",
+    without(
+        "letting it in",
+        "includes/claim_admit.lua",
+        "if woken > 0 and batons_of(lane, group) > 0 then woken = 0 end",
+        "if woken > 0 then woken = woken - batons_of(lane, group) end",
+    ),
+)
+async def test_the_first_of_too_many_comes_in(make_queue: MakeQueue) -> None:
+    queue, lease = await busy(make_queue, "a", "b", "c")
+    await queue.limits.set("org", "o", 4)
+    assert await woken(queue) == 3
+    await queue.limits.set("org", "o", 1)
+    await lease.complete()
+    assert await claimed(queue, 10) == ["a"]
+
+
+@guard(
+    "baton",
     "a lane with the baton that takes the slot gives the baton up",
     without(
         "giving it up",

@@ -127,7 +127,8 @@ class Play:
         of_all = dict.fromkeys(TENANTS, max(largest.values()))
         self.pool, self.hunger = Meter(largest), Hunger(largest)
         self.groups = {group: Meter(of_all) for group in self.plan.shared}
-        self.only_group = Meter(of_all)
+        # in the pool by its turns until the group is full, then by the group's: the bound of both
+        self.only_group = Meter(dict.fromkeys(TENANTS, 2 * of_all[TENANTS[0]]))
         self.got = {group: dict.fromkeys(TENANTS, 0.0) for group in self.plan.shared}
         self.looks = {group: Look() for group in self.plan.shared}
 
@@ -191,7 +192,9 @@ class Play:
                 with_work={tenant for tenant in TENANTS if self.waiting[tenant, group]},
             )
             served = {tenant: now.served[tenant] - look.served[tenant] for tenant in TENANTS}
-            self.groups[group].served(served, now.at_group & look.at_group, promised)
+            # who has a limit of its own waits for that, too: what comes free there and here may not come together
+            waiting = (now.at_group & look.at_group) - set(self.plan.own)
+            self.groups[group].served(served, waiting, promised)
             if self.plan.alone:
                 self.only_group.served(served, now.with_work & look.with_work, promised)
             self.looks[group] = now

@@ -2,7 +2,7 @@
 -- A lane holds a baton for each of its messages that a slot is promised to. Its field in `woken` says how many, what
 -- they charged, the tag of the first and its number; each after it has a field of its own beside it with its number,
 -- what it charged and its tag, so that HLEN counts batons.
--- SHARES further_baton batons_of add_baton give_up refund wait_for_more use_baton hand_back park
+-- SHARES further_baton batons_of add_baton further_of give_up refund wait_for_more use_baton hand_back park
 local function further_baton(lane, number) return lane.name .. '\30' .. number end
 
 -- A count that is larger than most are is compared with the batons there are: by one that was damaged, whoever drops

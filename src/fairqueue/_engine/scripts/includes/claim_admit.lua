@@ -24,19 +24,19 @@ local function has_room(gate, lane, group)
 end
 
 -- A group that is full of promises alone lets in whoever may take one over.
-local function lets_in(gate, lane, group, cost)
+local function lets_in(gate, lane, group)
   if has_room(gate, lane, group) then return true end
-  return gate.held < gate.limit and rival_of(lane, group, cost()) ~= nil
+  return gate.held < gate.limit and rival_of(lane, group) ~= nil
 end
 
 -- The group that keeps this lane out, and whether it must be reconciled before anybody may wait at it: one that cannot
 -- be counted goes first, else the lane would wait at another and nobody would meet the broken one.
-local function blocking_group(lane, cost)
+local function blocking_group(lane)
   local full
   for _, group in ipairs(lane.groups) do
     local gate = gate_of(group)
     if gate.closed then return group, true end
-    if not full and not lets_in(gate, lane, group, cost) then full = group end
+    if not full and not lets_in(gate, lane, group) then full = group end
   end
   return full, full and gate_of(full).dirty
 end

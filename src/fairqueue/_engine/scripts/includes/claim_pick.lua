@@ -103,7 +103,7 @@ do
   local function answer_promises(gate, lane, group, cost)
     if not gate.woken then return false end
     if use_baton(lane, group, cost) then return true end
-    local rival = not has_room(gate, lane, group) and rival_of(lane, group, cost)
+    local rival = not has_room(gate, lane, group) and rival_of(lane, group)
     for baton in pairs(rival and take_over(lane, group, cost, rival) or {}) do batons[baton] = true end
     return false
   end
@@ -172,11 +172,7 @@ do
   -- Parks the lane unless it may go on; true if it was parked or passed over.
   local function kept_out(lane, lane_tag, tenant_tag)
     lane.readmitted = nil
-    local function next_cost()
-      local following = peek(lane)
-      return following and tonumber(following.header.cost) or 1
-    end
-    local group, must_reconcile = blocking_group(lane, next_cost)
+    local group, must_reconcile = blocking_group(lane)
     if not group then return false end
     local found, elsewhere = leftover_of(lane, group)
     if found then

@@ -1,15 +1,14 @@
 -- Who comes to a group that is full of promises alone competes with those they were made to. All of them were parked
 -- there when the slots came free; whoever was not (it takes its turns in the pool, and no claim has come to it) would
--- get none of them. It takes over a promise from whoever is furthest ahead.
+-- get none of them. It takes over a promise of a turn that is later than its own, the latest one.
 -- SHARES rival_of take_over
 local rivals = {} -- scope -> those who hold batons there, as read once a script
 
-local function group_tag(scope, tenant)
-  return tag_in(call('ZSCORE', k.ring(scope), tenant)) or last_tag(scope, tenant)
+-- The lane's turn at the group: where its tenant stands, or would come in.
+local function turn_at(scope, lane)
+  local standing = tag_in(call('ZSCORE', k.ring(scope), lane.tenant))
+  return standing or policy.tenant_enters(clock(scope), last_tag(scope, lane.tenant))
 end
-
--- The tenant's turn at the group: where it stands, or would come in.
-local function tag_at(scope, tenant) return group_tag(scope, tenant) or clock(scope) end
 
 local function largest_tag(scope)
   local largest = 0
@@ -20,35 +19,41 @@ local function largest_tag(scope)
   return largest
 end
 
+-- The turn that was promised to the lane last; nil if none is left.
+local function last_turn(lane, group)
+  local count, _, since, number = batons_of(lane, group)
+  if count == 0 then return nil end
+  if count == 1 then return since or 0 end
+  local _, tag = further_of(lane, group, number + count - 1)
+  return tag or since or 0
+end
+
 local function rivals_in(pool, group, scope)
   if rivals[scope] then return rivals[scope] end
-  local found, tags = {}, {}
+  local found = {}
   for _, name in ipairs(call('HKEYS', woken_key(pool, group))) do
     local lane = not string.find(name, '\30', 1, true) and own_lane(name, pool, tenant_of(name))
-    if lane then
-      tags[lane.tenant] = tags[lane.tenant] or { tag = group_tag(scope, lane.tenant) }
-      found[#found + 1] = { lane = lane, at = tags[lane.tenant] }
-    end
+    if lane then found[#found + 1] = { lane = lane, turn = last_turn(lane, group) } end
   end
   rivals[scope] = found
   return found
 end
 
--- The one of another tenant that is furthest ahead and still holds a baton; nil unless that lane's tenant, with all
--- that is promised to it, is further ahead than this one will be after a message of that cost.
-local function rival_of(lane, group, cost)
+-- Of another tenant, with the latest turn that is still promised, if that is later than the lane's own; else nil.
+local function rival_of(lane, group)
   if policy.by_seq then return nil end
   local scope = group_scope(lane.pool, group)
-  local own = tag_at(scope, lane.tenant) + cost
+  local own = turn_at(scope, lane)
   if own >= largest_tag(scope) then return nil end
-  local furthest
+  local latest
   for _, rival in ipairs(rivals_in(lane.pool, group, scope)) do
-    local ahead = rival.lane.tenant ~= lane.tenant and rival.at.tag and rival.at.tag > own
-    if ahead and not (furthest and furthest.at.tag >= rival.at.tag) and batons_of(rival.lane, group) > 0 then
-      furthest = rival
+    local later = rival.turn and rival.turn > own and rival.lane.tenant ~= lane.tenant
+    if later and not (latest and latest.turn >= rival.turn) then
+      rival.turn = last_turn(rival.lane, group) -- it may have come for its slots meanwhile
+      if rival.turn then latest = rival end
     end
   end
-  return furthest
+  return latest
 end
 
 local function has_promises(lane, group)
@@ -67,8 +72,9 @@ local function take_from(rival, group, scope)
   -- Off the list before its last baton goes: cut in between, it would wait there beside room that nobody was woken for.
   if count == 1 then leave_list(lane, group) end
   local given_up = give_up(lane, group)
-  rival.at.tag = rival.at.tag - given_up
-  enter(scope, lane.tenant, rival.at.tag)
+  rival.turn = last_turn(lane, group)
+  local tag = tag_in(call('ZSCORE', k.ring(scope), lane.tenant)) or last_tag(scope, lane.tenant) or clock(scope)
+  enter(scope, lane.tenant, tag - given_up)
   local lane_tag = tag_in(call('ZSCORE', k.ring(lane.scope), lane.name)) or clock(lane.scope)
   if count == 1 then return park(lane, group, lane_tag, tag_in(call('ZSCORE', k.ring(lane.pool_scope), lane.tenant))) end
   call('ZADD', waiting_key(lane.pool, group, lane.tenant), 'NX', lane_tag + charge - given_up, lane.name)
@@ -80,7 +86,7 @@ end
 local function take_over(lane, group, cost, rival)
   local scope = group_scope(lane.pool, group)
   local handed_back = take_from(rival, group, scope)
-  local tag, in_ring = tag_at(scope, lane.tenant), call('ZSCORE', k.ring(scope), lane.tenant)
+  local tag, in_ring = turn_at(scope, lane), call('ZSCORE', k.ring(scope), lane.tenant)
   if tag > clock(scope) and not has_promises(lane, group) then set_clock(scope, tag) end
   call('ZADD', in_ring and k.ring(scope) or k.tags(scope), tag + cost, lane.tenant)
   return handed_back
