@@ -214,20 +214,37 @@ async def claim_what_was_promised(scene: Scene) -> None:
     await scene.queue.claim(9)
 
 
-async def _all_promised(scene: Scene) -> None:
-    """All slots of an org are promised to one tenant when another one comes, which stands nowhere yet or was here before."""
+async def _promised(scene: Scene, slots: int) -> None:
+    """All slots of an org are promised to one tenant."""
     free = (word for tenant in "cd" for word in (join("tenant", tenant), "none"))
-    await raw(scene.queue, "HSET", "limits", args=(join("org", "p"), 4, *free))
+    await raw(scene.queue, "HSET", "limits", args=(join("org", "p"), slots, *free))
     await scene.add("c", *(f"c{n}" for n in range(12)), org="p")
-    await scene.take(4)
-    await scene.take(4)
+    await scene.take(slots)
+    await scene.take(slots)
     for lease in list(scene.leases):
         await scene.done(lease)
+
+
+async def _all_promised(scene: Scene) -> None:
+    """Another one comes."""
+    await _promised(scene, 4)
+    await scene.add("d", "d1", "d2", "d3", org="p")
+
+
+async def _last_promised(scene: Scene) -> None:
+    """Another one comes when one has come for all but one of its slots."""
+    await _promised(scene, 2)
+    await scene.take(1)
     await scene.add("d", "d1", "d2", "d3", org="p")
 
 
 @act("claim", given=_all_promised)
 async def claim_what_another_was_promised(scene: Scene) -> None:
+    await scene.queue.claim(4)
+
+
+@act("claim", given=_last_promised)
+async def claim_the_last_that_another_was_promised(scene: Scene) -> None:
     await scene.queue.claim(4)
 
 
