@@ -75,7 +75,7 @@ WOKEN = {
     **CLAIMABLE,
     "groups": ["tenant/a"],
     "waiters:tenant/a": ["default"],
-    "woken:default/tenant/a": {"lane": "1/1"},
+    "woken:default/tenant/a": {"lane": "1/1/0/1"},
 }
 """It has waited and is promised one."""
 MORE = {"ring:g/default/tenant/a": ["a"], "waiting:default/tenant/a/a": ["lane"]}
