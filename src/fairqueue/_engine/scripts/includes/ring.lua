@@ -18,7 +18,8 @@ local function enter_tenant(lane, seq, in_turn)
     return math.min(of_first or seq, seq)
   end
   tag = policy.tenant_enters(clock(lane.pool_scope), last_tag(lane.pool_scope, lane.tenant), least)
-  enter(lane.pool_scope, lane.tenant, in_turn and not policy.by_seq and behind_equals(lane.pool_scope, tag) or tag)
+  if in_turn and not policy.by_seq then tag = behind_equals(lane.pool_scope, tag) end
+  enter(lane.pool_scope, lane.tenant, tag)
   call('SADD', k.pools, lane.pool)
 end
 
