@@ -13,8 +13,8 @@ local function gate_of(group)
   return gate
 end
 
--- Is there room for this lane? Slots that woken lanes were promised are not free for others. Of those who hold a promise
--- when there are more promises than slots (the limit was lowered) the first in the pool's order comes in, not the last.
+-- Is there room for this lane? Slots that woken lanes were promised are not free for others. When there are more
+-- promises than slots (the limit was lowered) the first holder in the pool's order comes in, not the last.
 local function has_room(gate, lane, group)
   local woken = call('HLEN', woken_key(lane.pool, group))
   gate.woken = woken > 0

@@ -76,7 +76,8 @@ local function take_from(rival, group, scope)
   local tag = tag_in(call('ZSCORE', k.ring(scope), lane.tenant)) or last_tag(scope, lane.tenant) or clock(scope)
   enter(scope, lane.tenant, tag - given_up)
   local lane_tag = tag_in(call('ZSCORE', k.ring(lane.scope), lane.name)) or clock(lane.scope)
-  if count == 1 then return park(lane, group, lane_tag, tag_in(call('ZSCORE', k.ring(lane.pool_scope), lane.tenant))) end
+  local tenant_tag = tag_in(call('ZSCORE', k.ring(lane.pool_scope), lane.tenant))
+  if count == 1 then return park(lane, group, lane_tag, tenant_tag) end
   call('ZADD', waiting_key(lane.pool, group, lane.tenant), 'NX', lane_tag + charge - given_up, lane.name)
   return {}
 end

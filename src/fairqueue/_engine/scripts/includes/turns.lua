@@ -1,6 +1,6 @@
 -- Taking turns in a scope (see keys: a pool's tenants, a tenant's lanes, the tenants waiting at a group).
 -- Virtual times are read once and written at the end by flush_clocks().
--- SHARES stopped LARGEST_TAG tag_in clock first set_clock stop_clock flush_clocks last_tag enter leave behind_equals
+-- SHARES LARGEST_TAG tag_in clock first set_clock stop_clock flush_clocks last_tag enter leave behind_equals
 local clocks, moved = {}, {}
 local stopped = {}
 
