@@ -175,8 +175,9 @@ def _chaos() -> Iterator[str]:
     run = max(last("chaos", "seed", "faults"), key=lambda one: one["at"], default=None)
     if run is not None:
         yield (
-            f"And `make chaos` killed processes {run['kills']:,} times under load, and froze or ended others "
-            f"{run['faults'] - run['kills']:,} times (seed {run['seed']}): of "
+            f"And `make chaos` killed processes {run['kills']:,} times under load (of {run.get('wanted', run['kills']):,} that were "
+            f"asked for), and froze or ended others {run['faults'] - run['kills']:,} times (seed {run['seed']}); "
+            f"it found {run['problems']} problems: of "
             f"{run['messages']:,} messages in {run['deliveries']:,}\ndeliveries, {run['repeated']:,} of them again after a lease "
             f"had expired, {run['lost']} were lost, {run['wedged']} stuck, and {run['doubled']} run twice without an expired "
             f"lease;\na limit was exceeded {run['exceeded']} times, by the handlers' own log (tests/chaos)."

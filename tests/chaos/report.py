@@ -93,7 +93,7 @@ def _outcome(done: Done, account: Account, seed: int, seconds: float) -> Iterato
 def record(done: Done, account: Account, seed: int, kills: int) -> None:
     """For docs/reliability.md."""
     note(
-        "chaos", faults=done.faults.total(), kills=done.kills, seed=seed, messages=account.messages, deliveries=account.deliveries,
+        "chaos", faults=done.faults.total(), kills=done.kills, wanted=kills, seed=seed, messages=account.messages, deliveries=account.deliveries,
         repeated=account.after_expiry, lost=len(account.lost), wedged=account.wedged, doubled=len(account.doubled),
         exceeded=len(account.exceeded), problems=len(problems(done, account, kills)),
     )  # fmt: skip

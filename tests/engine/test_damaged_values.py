@@ -78,7 +78,7 @@ TIMES = [
     *(hset("MOVES", "vtime", args=(join(*scope), "nan")) for scope in (LANES_OF_A, WAITERS)),
     *(zadd("MOVES", "ring", *POOL_RING, args=(tag, "b")) for tag in ("inf", "-inf", "1e300")),
     *(zadd("MOVES", "ring", "t", "default", "b", args=(tag, lane("b"))) for tag in ("inf", "-inf")),
-    *(zadd("MOVES", "ring", *WAITERS, args=(tag, "a")) for tag in ("inf", "-inf")),
+    *(zadd("MOVES", "ring", *WAITERS, args=(tag, "a")) for tag in ("inf", "-inf", "4e15")),
     *(zadd("MOVES", "tags", *POOL_RING, args=(tag, "a")) for tag in ("inf", "-inf")),
     *(zadd("MOVES", "waiting", "default", ORG, "a", args=(tag, LANE_A)) for tag in ("inf", "-inf")),
     *(zadd("OWNER", "deadlines", args=(at, f"h{US}held")) for at in ("inf", "1e16", "99999999999999")),
@@ -205,3 +205,40 @@ async def test_a_default_that_is_not_the_declared_one_is_named_and_mended(
     assert not (await queue.audit()).findings
     assert (await queue.limits.get("org", "o")).limit == 1
     assert await lease.complete() == "done"
+
+
+STRAYS = {
+    "a name that is none": ("nobody", "x"),
+    "a lane of another tenant": (f"zz{US}q{US}default", f"1{US}1{US}0{US}1"),
+    "a lane that takes no turns": (lane("zz", ("org", "o")), f"1{US}1{US}0{US}1"),
+    "a further one without a first": (f"{LANE_A}\x1e9", f"1{US}0"),
+}
+
+
+@pytest.mark.parametrize("stray", STRAYS.values(), ids=STRAYS)
+async def test_a_slot_promised_to_nobody_comes_back_by_itself(
+    make_queue: MakeQueue, stray: tuple[str, str]
+) -> None:
+    """Nothing is held, and the only slot is kept for a lane that will not come."""
+    queue = await make_queue(limits=[Limit("org", default=1, key="org")])
+    await raw(queue, "HSET", "woken", "default", ORG, args=stray)
+    for tenant in "ab":
+        await queue.enqueue(1, tenant=tenant, metadata={"org": "o"})
+    await queue.claim(5)
+    await queue.reconcile()
+    assert len(await drain(queue)) == 2
+
+
+@pytest.mark.parametrize("value", ["x", f"1{US}1{US}0{US}1", f"3{US}3{US}0{US}7"])
+async def test_promises_that_their_lane_no_longer_counts_come_back_by_themselves(
+    make_queue: MakeQueue, value: str
+) -> None:
+    queue = await make_queue(limits=[Limit("org", default=3, key="org")])
+    await queue.enqueue_many(NewMessage(n, tenant="a", metadata={"org": "o"}) for n in range(20))
+    running = await queue.claim(5)
+    await queue.complete_many(running)
+    await raw(queue, "HSET", "woken", "default", ORG, args=(LANE_A, value))
+    for _ in range(2):
+        await queue.complete_many(await queue.claim(5))
+        await queue.reconcile()
+    assert len(await queue.claim(5)) == 3

@@ -96,6 +96,27 @@ async def test_handing_on_a_slot_costs_the_same_with_5000_waiting(
     assert costs[MANY] == costs[FEW] < 130
 
 
+async def test_slots_promised_to_5000_tenants_cost_whoever_comes_nothing(
+    make_queue: MakeQueue, namespace: str
+) -> None:
+    """All slots of a wide group came free at once: neither a newcomer nor those who come for theirs look at them all."""
+    costs = {}
+    for count in (FEW, MANY):
+        queue = await make_queue(name=f"{namespace}.{count}", limits=[Limit("org", default=count, key="org")])
+        await fill(
+            queue, [NewMessage(n, tenant=f"t{n % count}", metadata={"org": "x"}) for n in range(2 * count)]
+        )
+        running = []
+        while leases := await queue.claim(1000):
+            running += leases
+        for start in range(0, count, 500):
+            await queue.complete_many(running[start : start + 500])
+        await put(queue, "new", "n1", "n2", metadata={"org": "x"})
+        await queue.claim()
+        costs[count] = max([(await commands_of_a_claim(queue))[0] for _ in range(3)])
+    assert costs[MANY] <= costs[FEW] + 10 < 200
+
+
 async def test_the_cost_of_a_claim_does_not_grow_with_the_tenants_that_have_work(
     make_queue: MakeQueue, namespace: str
 ) -> None:

@@ -218,7 +218,7 @@ async def _promised(scene: Scene, slots: int) -> None:
     """All slots of an org are promised to one tenant."""
     free = (word for tenant in "cd" for word in (join("tenant", tenant), "none"))
     await raw(scene.queue, "HSET", "limits", args=(join("org", "p"), slots, *free))
-    await scene.add("c", *(f"c{n}" for n in range(12)), org="p")
+    await scene.add("c", *(f"c{n}" for n in range(3 * slots)), org="p")
     await scene.take(slots)
     await scene.take(slots)
     for lease in list(scene.leases):
@@ -231,6 +231,12 @@ async def _all_promised(scene: Scene) -> None:
     await scene.add("d", "d1", "d2", "d3", org="p")
 
 
+async def _many_promised(scene: Scene) -> None:
+    """Another one comes to a wide group: more promises than a claim looks at."""
+    await _promised(scene, 20)
+    await scene.add("d", "d1", "d2", org="p")
+
+
 async def _last_promised(scene: Scene) -> None:
     """Another one comes when one has come for all but one of its slots."""
     await _promised(scene, 2)
@@ -241,6 +247,11 @@ async def _last_promised(scene: Scene) -> None:
 @act("claim", given=_all_promised)
 async def claim_what_another_was_promised(scene: Scene) -> None:
     await scene.queue.claim(4)
+
+
+@act("claim", given=_many_promised)
+async def claim_one_of_many_promised(scene: Scene) -> None:
+    await scene.queue.claim(1)
 
 
 @act("claim", given=_last_promised)

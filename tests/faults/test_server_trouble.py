@@ -7,7 +7,9 @@ vanish, LOADING, READONLY, MISCONF, a policy that evicts, and an outage longer t
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -32,6 +34,7 @@ from tests.faults.record import each_ran_once, none_lost
 from tests.support.fixtures import MakeServer
 from tests.support.processes import Server
 from tests.support.proxy import Proxy
+from tests.support.stopwatch import Stopwatch
 from tests.support.waiting import eventually
 from tests.support.working import working
 
@@ -84,6 +87,41 @@ async def test_a_server_killed_again_and_again_loses_nothing_acknowledged(
     assert set(ran) == set(accepted)
     totals = (await queue.stats()).totals
     assert (totals.enqueued, totals.completed, totals.reclaimed) == (450, 450, 0)
+
+
+async def test_a_killed_server_that_writes_every_second_loses_no_more_than_its_last_second(
+    make_queue: MakeQueue, make_server: MakeServer, injected: Injected
+) -> None:
+    """It may put writing off while the disk is busy with what was written before."""
+    own = make_server(appendfsync="everysec")
+    queue = await make_queue(url=own.url, clock=None)
+    acknowledged: dict[str, float] = {}
+
+    async def produce() -> None:
+        for n in itertools.count():
+            sent = await queue.enqueue("x" * 1000, tenant="a", id=f"m{n}")
+            acknowledged[sent.id] = time.monotonic()
+
+    watch, outages = Stopwatch(), list[tuple[float, float]]()
+    with watch.looking():
+        producing = asyncio.ensure_future(produce())
+        for _ in range(4):
+            enough = len(acknowledged) + 100
+            await eventually(lambda enough=enough: len(acknowledged) > enough, "some to be sent")  # type: ignore[misc]
+            await asyncio.to_thread(own.kill)
+            killed = time.monotonic()
+            await asyncio.to_thread(own.start)
+            outages.append((killed, time.monotonic()))
+            injected.faults += 1
+        producing.cancel()
+        await asyncio.wait([producing])
+    left = {message.id for message in await drain(queue)}
+    for lost in acknowledged.keys() - left:
+        sent = acknowledged[lost]
+        killed = min(killed for killed, back in outages if sent < back)
+        watch.check(1, f"{lost} to be on the disk", sent, max(sent, killed))
+    assert len(left - acknowledged.keys()) <= 1
+    assert (await queue.audit()).findings == []
 
 
 async def recorded_run(own: Server, name: str) -> None:

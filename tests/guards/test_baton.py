@@ -438,6 +438,82 @@ async def test_not_all_free_slots_are_for_who_was_parked(make_queue: MakeQueue) 
         await queue.complete_many(leases)
 
 
+async def promised_to(queue: Queue, tenant: str) -> int:
+    """How many slots of org o."""
+    where = key(queue._engine.calls.root, "woken", "default", join("org", "o"))
+    name = lane_name(tenant, "default", "default", (("org", "o"),))
+    counted: bytes = await queue._engine.command("HGET", where, name)
+    return int(counted.split(US.encode())[0])
+
+
+async def promised_to_both(make_queue: MakeQueue) -> Queue:
+    """Six slots of org o: four are promised to b, whose turns were 0 to 3, and two to c, with turns 0 and 1.
+
+    In the pool both are far ahead of whoever comes.
+    """
+    queue = await make_queue(limits=[Limit("org", default=6, key="org")])
+    await send_as(queue, *("b" * 10))
+    running = await queue.claim(6)
+    assert await claimed(queue) == []
+    await send_as(queue, "c", "c")
+    assert await claimed(queue) == []
+    for tenant in "bc":
+        await queue.enqueue(tenant, tenant=tenant, queue="free", cost=100)
+    assert len(await queue.claim(2)) == 2
+    await queue.complete_many(running)
+    assert await woken(queue) == 6
+    return queue
+
+
+@guard(
+    "baton",
+    "the promise that is taken over is the one of the latest turn",
+    without("the latest", RIVALS, "latest.turn >= rival.turn", "latest.turn <= rival.turn"),
+)
+async def test_the_latest_promise_is_taken_over(make_queue: MakeQueue) -> None:
+    queue = await promised_to_both(make_queue)
+    await send_as(queue, "a")
+    assert [lease.message.tenant for lease in await queue.claim()] == ["a"]
+    assert (await promised_to(queue, "b"), await promised_to(queue, "c")) == (3, 2)
+
+
+@guard(
+    "baton",
+    "who takes over a promise is charged for it",
+    without("the charge", RIVALS, "tag + cost, lane.tenant)", "tag, lane.tenant)"),
+)
+async def test_who_takes_over_is_charged(make_queue: MakeQueue) -> None:
+    queue = await promised_to_both(make_queue)
+    await send_as(queue, *("a" * 6))
+    first = [lease.message.tenant for lease in await queue.claim(6)][:3]
+    assert first == ["a", "a", "c"]
+
+
+@guard(
+    "baton",
+    "who hands a promise back is not charged for it",
+    without("the refund", BATONS, "if not policy.by_seq then refund(scope, lane.tenant, charge) end", ""),
+)
+async def test_who_hands_back_is_not_charged(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=BOTH)
+    await send(queue, "holder")
+    (holder,) = await queue.claim()
+    await queue.enqueue(0, tenant="a", id="a", metadata={"org": "o", "room": "r"}, cost=5)
+    await send_as(queue, *("b" * 6))
+    assert await claimed(queue, 10) == []
+    await holder.complete()
+    assert await woken(queue) == 1  # a
+    await queue.enqueue(0, tenant="x", id="x", pool="other", metadata={"room": "r"})
+    (other,) = await queue.claim(pools=["other"])
+    (running,) = await queue.claim(10)
+    assert running.message.tenant == "b"
+    await other.complete()
+    assert await queue.claim(10) == []
+    await running.complete()
+    (running,) = await queue.claim(10)
+    assert running.message.tenant == "a"
+
+
 @guard(
     "baton",
     "a slot of its own limit that one lane cannot take is for the tenant's next lane in the same claim",

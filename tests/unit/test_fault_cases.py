@@ -48,9 +48,10 @@ def test_the_page_tells_of_how_many_commands_each_failed(
 
 def test_the_page_tells_of_the_last_run_of_chaos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = dict.fromkeys(("messages", "deliveries", "repeated", "lost", "wedged", "doubled", "exceeded"), 0)
-    long, short = [
-        run | {"kills": kills, "faults": kills, "seed": 1, "at": kills == 30} for kills in (1000, 30)
-    ]
+    run |= {"seed": 1, "wanted": 40, "problems": 2}
+    long, short = [run | {"kills": kills, "faults": kills, "at": kills == 30} for kills in (1000, 30)]
     written(tmp_path, "chaos", short, long)
     monkeypatch.setattr(reliability, "RESULTS", tmp_path)
-    assert "killed processes 30 times" in reliability.page()
+    told = " ".join(reliability.page().split())
+    assert "killed processes 30 times under load (of 40 that were asked for)" in told
+    assert "it found 2 problems" in told

@@ -7,6 +7,7 @@
 -- mids that were freed
 -- @include transition
 -- @include replay
+-- @include strays
 
 local answered = recorded(REPLAY_MS)
 if answered then return cmsgpack.unpack(answered) end
@@ -52,6 +53,10 @@ end
 
 for _, pool in ipairs(cursor == '0' and call('SRANDMEMBER', k.pools, POOLS) or {}) do
   if has_lost_lists(pool) then call('HSET', k.settings, 'to_rebuild', '1') end
+end
+local left = cursor == '0' and 64 or 0 -- promises that are looked at
+for _, pool in ipairs(left > 0 and call('SRANDMEMBER', k.waiters(group), POOLS) or {}) do
+  if left > 0 then left = left - drop_strays(pool, group, left) end
 end
 most_wakes = 40 -- at most 2 ms of the server's time at a stretch
 wake({ [group] = true })

@@ -28,11 +28,13 @@ local function sound(key, wanted, subject)
   return fix == 1
 end
 
--- Tags that no turn can be taken by: who has one would be first, or last, for good. With fix they are those of virtual
--- time, as a claim takes them where it meets them.
-local MOST_TAGS = 100
+-- Tags that no turn can be taken by: who has one would be first, or last, for good. So would who is further ahead of
+-- virtual time than anything it was served could bring it. With fix they are those of virtual time, as a claim takes
+-- the first kind where it meets them.
+local MOST_TAGS, FARTHEST = 100, 2 ^ 40
 local function check_tags(key, scope, subject)
-  local bounds = { string.format('(%.0f', LARGEST_TAG), string.format('(-%.0f', LARGEST_TAG) }
+  local highest = math.min(LARGEST_TAG, clock(scope) + FARTHEST)
+  local bounds = { string.format('(%.0f', highest), string.format('(-%.0f', LARGEST_TAG) }
   local above = call('ZRANGEBYSCORE', key, bounds[1], '+inf', 'LIMIT', 0, MOST_TAGS)
   local below = call('ZRANGEBYSCORE', key, '-inf', bounds[2], 'LIMIT', 0, MOST_TAGS)
   for _, members in ipairs({ above, below }) do

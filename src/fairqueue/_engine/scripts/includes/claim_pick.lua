@@ -104,7 +104,9 @@ do
     if not gate.woken then return false end
     if use_baton(lane, group, cost) then return true end
     local rival = not has_room(gate, lane, group) and rival_of(lane, group)
-    for baton in pairs(rival and take_over(lane, group, cost, rival) or {}) do batons[baton] = true end
+    if not rival then return false end
+    parks = parks + 1 -- whoever lost a promise is parked
+    for baton in pairs(take_over(lane, group, cost, rival)) do batons[baton] = true end
     return false
   end
 

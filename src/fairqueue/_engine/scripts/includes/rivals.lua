@@ -1,8 +1,8 @@
 -- Who comes to a group that is full of promises alone competes with those they were made to. All of them were parked
 -- there when the slots came free; whoever was not (it takes its turns in the pool, and no claim has come to it) would
--- get none of them. It takes over a promise of a turn that is later than its own, the latest one.
+-- get none of them. It takes over a promise of a turn that is later than its own, the latest one that it meets.
 -- SHARES rival_of take_over
-local rivals = {} -- scope -> those who hold batons there, as read once a script
+local rivals = {} -- scope -> who holds batons there, as this script knows them
 
 -- The lane's turn at the group: where its tenant stands, or would come in.
 local function turn_at(scope, lane)
@@ -28,32 +28,51 @@ local function last_turn(lane, group)
   return tag or since or 0
 end
 
-local function rivals_in(pool, group, scope)
-  if rivals[scope] then return rivals[scope] end
-  local found = {}
-  for _, name in ipairs(call('HKEYS', woken_key(pool, group))) do
-    local lane = not string.find(name, '\30', 1, true) and own_lane(name, pool, tenant_of(name))
+-- Of many promises some are looked at, by chance: a walk over all would hold the server up at each claim that comes to
+-- a wide group. Where few of them are later than the lane's own turn there is little to gain.
+local MOST_RIVALS = 16
+local function some_of(woken)
+  if call('HLEN', woken) <= MOST_RIVALS then return call('HKEYS', woken) end
+  return call('HRANDFIELD', woken, MOST_RIVALS)
+end
+
+local function look_again(pool, group, scope)
+  local found, met, woken = {}, {}, woken_key(pool, group)
+  for _, field in ipairs(some_of(woken)) do
+    local name = string.match(field, '^[^\30]*')
+    local lane = not met[name] and own_lane(name, pool, tenant_of(name))
+    met[name] = true
     if lane then found[#found + 1] = { lane = lane, turn = last_turn(lane, group) } end
   end
   rivals[scope] = found
   return found
 end
 
--- Of another tenant, with the latest turn that is still promised, if that is later than the lane's own; else nil.
+local function rivals_in(pool, group, scope) return rivals[scope] or look_again(pool, group, scope) end
+
+-- Of another tenant, with the latest turn that is still promised, if that is later than `own`; else nil.
+local function latest_of(lane, group, known, own)
+  local latest
+  for _, rival in ipairs(known) do
+    local later = rival.turn and rival.turn > own and rival.lane.tenant ~= lane.tenant
+    if later and not (latest and latest.turn >= rival.turn) then latest = rival end
+  end
+  if not latest then return nil end
+  local turn = latest.turn
+  latest.turn = last_turn(latest.lane, group)
+  if latest.turn == turn then return latest end
+  return latest_of(lane, group, known, own) -- it has come for its slots meanwhile
+end
+
 local function rival_of(lane, group)
   if policy.by_seq then return nil end
   local scope = group_scope(lane.pool, group)
   local own = turn_at(scope, lane)
   if own >= largest_tag(scope) then return nil end
-  local latest
-  for _, rival in ipairs(rivals_in(lane.pool, group, scope)) do
-    local later = rival.turn and rival.turn > own and rival.lane.tenant ~= lane.tenant
-    if later and not (latest and latest.turn >= rival.turn) then
-      rival.turn = last_turn(rival.lane, group) -- it may have come for its slots meanwhile
-      if rival.turn then latest = rival end
-    end
-  end
-  return latest
+  local known = rivals_in(lane.pool, group, scope)
+  local rival = latest_of(lane, group, known, own)
+  if rival or not known.changed then return rival end
+  return latest_of(lane, group, look_again(lane.pool, group, scope), own) -- others may be left that were not looked at
 end
 
 local function has_promises(lane, group)
@@ -72,7 +91,7 @@ local function take_from(rival, group, scope)
   -- Off the list before its last baton goes: cut in between, it would wait there beside room that nobody was woken for.
   if count == 1 then leave_list(lane, group) end
   local given_up = give_up(lane, group)
-  rival.turn = last_turn(lane, group)
+  rival.turn, rivals[scope].changed = last_turn(lane, group), true
   local tag = tag_in(call('ZSCORE', k.ring(scope), lane.tenant)) or last_tag(scope, lane.tenant) or clock(scope)
   enter(scope, lane.tenant, tag - given_up)
   local lane_tag = tag_in(call('ZSCORE', k.ring(lane.scope), lane.name)) or clock(lane.scope)
