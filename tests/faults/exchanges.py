@@ -149,8 +149,9 @@ async def claim_from_another_pool(scene: Scene) -> Any:
 
 @covers("FairQueue.claim", gives_less=True)
 async def claim_and_wait(scene: Scene) -> Any:
+    """It waits for longer than a bell's connection takes to be found dead (seven seconds), on a slow machine too."""
     before = scene.proxy.count("BLPOP")
-    claiming = asyncio.ensure_future(scene.queue.claim(1, wait=8, pools=("quiet",)))
+    claiming = asyncio.ensure_future(scene.queue.claim(1, wait=60, pools=("quiet",)))
     await eventually(
         lambda: claiming.done() or scene.proxy.count("BLPOP") > before, "the claim to wait", deadline=60
     )
