@@ -33,6 +33,9 @@ LAST_STEP = 0.1
 JUST = 0.05
 """A handler may have been entered before a stop of its process, and have written its first line after it."""
 
+LOST = "worker lost"
+"""The reason of a dead letter whose workers were gone too often."""
+
 SETTLED_AGAIN = {lines.FAILED, lines.RETRIED, lines.RELEASED}
 """Ends after which a message comes again by itself."""
 
@@ -64,7 +67,8 @@ class Account:
     on_a_slow_machine: int = 0
     """Of those after an expired lease: their process was not touched, it had no processor for too long."""
     late: int = 0
-    """Messages that were dead, lost by their worker too often, when that worker came back and completed them."""
+    """Messages that were dead, lost by their worker too often, when that worker came back and completed them. The queue's
+    count: the journal tells which they may have been, and there are no more."""
     peaks: dict[str, int] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
     wedged: int = 0
@@ -153,14 +157,12 @@ def account(entries: Sequence[Entry], stock: Stock, visibility: float = load.VIS
     runs = runs_of(entries)
     asked, accepted = _enqueued(entries, lines.ASKED), _enqueued(entries, lines.ACCEPTED)
     _count(result, runs, asked, accepted, stock)
+    _count_dead(result, runs, processes, stock, SURE * visibility)
     result.deliveries = sum(map(len, runs.values()))
     for several in runs.values():
         for former, later in pairwise(several):
             _judge_repeat(result, former, later, processes, SURE * visibility)
-    if result.after_expiry > stock.reclaimed:
-        result.unbalanced.append(
-            f"{result.after_expiry} deliveries came after an expiry, but only {stock.reclaimed} leases were taken back"
-        )
+    _count_expired(result, stock)
     _judge_limits(result, [run for several in runs.values() for run in several], processes, SURE * visibility)
     return result
 
@@ -182,11 +184,6 @@ def runs_of(entries: Sequence[Entry]) -> dict[str, list[Run]]:
     return {id_: sorted(of_message, key=lambda run: run.token) for id_, of_message in runs.items()}
 
 
-def _on_last_chance(last: Run) -> bool:
-    """Its lease may have expired, the message have died, and its completion, come late, have been accepted."""
-    return last.outcome == lines.COMPLETED and last.crashes == load.MAX_CRASHES - 1
-
-
 def _enqueued(entries: Sequence[Entry], what: str) -> set[str]:
     return {id_ for entry in entries if entry.what == what for id_ in entry.about["ids"]}
 
@@ -197,33 +194,74 @@ def _enqueued(entries: Sequence[Entry], what: str) -> set[str]:
 def _count(
     result: Account, runs: dict[str, list[Run]], asked: set[str], accepted: set[str], stock: Stock
 ) -> None:
-    """Whoever was killed before its enqueue had answered may have stored something: that is known by what ran."""
+    """Whoever was killed before its enqueue had answered may have stored something: that is known by what ran.
+
+    The producers' lines and the handlers' are two sources: what was stored, and what came to its end. The queue's own
+    counts have to agree with each.
+    """
     stored = accepted | runs.keys() | stock.dead.keys()
     done = {
         id_ for id_, all_of_it in runs.items() if any(run.outcome == lines.COMPLETED for run in all_of_it)
     }
     result.messages, result.wedged = len(stored), stock.waiting
-    late = stored - stock.dead.keys() & {
-        id_ for id_, all_of_it in runs.items() if _on_last_chance(all_of_it[-1])
-    }
-    result.late = min(len(late), max(0, stock.dead_lettered - len(stock.dead)))
     result.lost = sorted(stored - done - stock.dead.keys())
-    result.unbalanced = [
+    result.unbalanced += [
         f"{what}: expected {expected}, the queue says {counted}"
         for what, expected, counted in (
             ("enqueued", len(stored), stock.enqueued),
             ("completed", len(stored) - len(stock.dead) - stock.waiting, stock.completed),
-            ("dead-lettered", len(stock.dead) + result.late, stock.dead_lettered),
         )
         if expected != counted
     ]
+    by_handlers = len(done - stock.dead.keys())
+    if not stock.waiting and by_handlers != stock.completed:
+        result.unbalanced.append(
+            f"completed: {by_handlers} by the handlers' lines, the queue says {stock.completed}"
+        )
     result.unbalanced += [f"{id_} ran although nobody had enqueued it" for id_ in sorted(stored - asked)]
     result.unbalanced += [
         f"{id_} is dead: {reason} after {crashes} crashes"
         for id_, (reason, crashes) in stock.dead.items()
-        if load.kind_of(id_) not in load.DYING
-        and not (reason == "worker lost" and crashes >= load.MAX_CRASHES)
+        if load.kind_of(id_) not in load.DYING and not (reason == LOST and crashes >= load.MAX_CRASHES)
     ]
+
+
+def _count_dead(
+    result: Account, runs: dict[str, list[Run]], processes: Processes, stock: Stock, sure: float
+) -> None:
+    """Each letter was counted once; besides them only what the journal allows: nothing is fitted to the queue's count."""
+    late = {
+        id_ for id_, all_of_it in runs.items()
+        if id_ not in stock.dead and _may_have_died(all_of_it[-1], processes, sure)
+    }  # fmt: skip
+    least, most = len(stock.dead), len(stock.dead) + len(late)
+    if not least <= stock.dead_lettered <= most:
+        expected = f"{least}" if least == most else f"{least} to {most}"
+        result.unbalanced.append(f"dead-lettered: expected {expected}, the queue says {stock.dead_lettered}")
+    result.late = min(len(late), max(0, stock.dead_lettered - least))
+
+
+def _may_have_died(last: Run, processes: Processes, sure: float) -> bool:
+    """On its last chance its lease may have expired, the message have died, and its completion, come late, have counted."""
+    return (
+        last.outcome == lines.COMPLETED
+        and last.crashes == load.MAX_CRASHES - 1
+        and any(
+            stop.until - stop.since >= sure
+            for stop in processes.stops(last.process)
+            if last.at - sure < stop.until and stop.since < last.ended + SETTLING
+        )
+    )
+
+
+def _count_expired(result: Account, stock: Stock) -> None:
+    """Whatever came of an expired lease, it was taken back: another delivery, a letter, or a letter that was completed."""
+    letters = sum(reason == LOST for reason, _ in stock.dead.values())
+    if result.after_expiry + letters + result.late > stock.reclaimed:
+        result.unbalanced.append(
+            f"{result.after_expiry} deliveries came after an expiry, and {letters + result.late} messages died of one, "
+            f"but only {stock.reclaimed} leases were taken back"
+        )
 
 
 # --- every repeat ----------------------------------------------------------------------------------------------------

@@ -92,7 +92,41 @@ def test_one_that_was_stored_or_completed_twice_is_found(story: Story) -> None:
         "enqueued: expected 1, the queue says 2"
     ]
     assert story.judged(replace(NOTHING, enqueued=1, completed=2)).unbalanced == [
-        "completed: expected 1, the queue says 2"
+        "completed: expected 1, the queue says 2",
+        "completed: 1 by the handlers' lines, the queue says 2",
+    ]
+
+
+def test_one_that_its_queue_does_not_count_is_found(story: Story) -> None:
+    """The balance of the queue's own counts holds without it."""
+    story.enqueue("elk.plain.o0.2").start(1, 1).end(2, 1).start(1, 2, "elk.plain.o0.2").end(
+        2, 2, "elk.plain.o0.2"
+    )
+    assert story.judged(replace(NOTHING, enqueued=1, completed=1)).unbalanced == [
+        "enqueued: expected 2, the queue says 1",
+        "completed: expected 2, the queue says 1",
+        "completed: 2 by the handlers' lines, the queue says 1",
+    ]
+
+
+def test_one_that_was_counted_as_completed_and_never_was_is_found(story: Story) -> None:
+    """Its handler was given it, and never came to its end."""
+    story.start(1, 1)
+    result = story.judged(replace(NOTHING, enqueued=1, completed=1))
+    assert result.lost == [M]
+    assert result.unbalanced == ["completed: 0 by the handlers' lines, the queue says 1"]
+
+
+def test_a_letter_that_is_gone_is_found_though_its_handler_had_come_to_its_end(story: Story) -> None:
+    """It was killed before its completion was settled, so the message came again, and died of its crashes in the end."""
+    story.start(1, 1, crashes=MAX_CRASHES - 2).end(2, 1).add(2.1, 1, lines.KILLED)
+    story.start(5, 2, token="2", crashes=MAX_CRASHES - 1).add(6, 2, lines.KILLED)
+    there = replace(NOTHING, enqueued=1, dead_lettered=1, reclaimed=2, dead={M: ("worker lost", MAX_CRASHES)})
+    assert story.judged(there).unbalanced == []
+    assert story.judged(replace(there, dead={})).unbalanced == [
+        "completed: expected 1, the queue says 0",
+        "completed: 1 by the handlers' lines, the queue says 0",
+        "dead-lettered: expected 0, the queue says 1",
     ]
 
 
@@ -113,17 +147,33 @@ def test_what_is_left_waiting_is_wedged(story: Story) -> None:
 )
 def test_a_dead_letter_has_a_reason(id_: str, reason: str, crashes: int, rightly: bool) -> None:
     story = Story().enqueue(id_)
-    stock = replace(NOTHING, enqueued=1, dead_lettered=1, dead={id_: (reason, crashes)})
+    stock = replace(NOTHING, enqueued=1, dead_lettered=1, reclaimed=1, dead={id_: (reason, crashes)})
     assert story.judged(stock).ok is rightly
 
 
-@pytest.mark.parametrize(("crashes", "rightly"), [(MAX_CRASHES - 1, True), (MAX_CRASHES - 2, False)])
+@pytest.mark.parametrize(
+    ("crashes", "thawed_at", "rightly"),
+    [(MAX_CRASHES - 1, 8, True), (MAX_CRASHES - 2, 8, False), (MAX_CRASHES - 1, 2, False)],
+)
 def test_one_that_was_dead_may_have_been_completed_by_the_worker_that_was_thought_lost(
-    story: Story, crashes: int, rightly: bool
+    story: Story, crashes: int, thawed_at: float, rightly: bool
 ) -> None:
-    story.start(1, 1, crashes=crashes).end(9, 1)
-    result = story.judged(replace(NOTHING, enqueued=1, completed=1, dead_lettered=1))
+    """On its last chance, and if its lease can have expired meanwhile."""
+    story.start(1, 1, crashes=crashes).add(1.5, 1, lines.FROZEN).add(thawed_at, 1, lines.THAWED).end(9, 1)
+    result = story.judged(replace(NOTHING, enqueued=1, completed=1, dead_lettered=1, reclaimed=1))
     assert (result.ok, result.late) == (rightly, int(rightly))
+
+
+def test_no_more_may_have_died_than_the_journal_allows(story: Story) -> None:
+    story.start(1, 1, crashes=MAX_CRASHES - 1).add(1.5, 1, lines.FROZEN).add(8, 1, lines.THAWED).end(9, 1)
+    found = story.judged(replace(NOTHING, enqueued=1, completed=1, dead_lettered=2, reclaimed=2))
+    assert found.unbalanced == ["dead-lettered: expected 0 to 1, the queue says 2"]
+
+
+def test_a_letter_that_was_not_counted_is_found() -> None:
+    story = Story().enqueue("elk.poison.o0.1")
+    stock = replace(NOTHING, enqueued=1, dead={"elk.poison.o0.1": ("failed", 0)})
+    assert story.judged(stock).unbalanced == ["dead-lettered: expected 1, the queue says 0"]
 
 
 # --- repeats -----------------------------------------------------------------------------------------------------
@@ -310,5 +360,12 @@ def test_more_repeats_than_leases_that_were_taken_back_are_told(story: Story) ->
     story.start(1, 1).add(1.2, 1, lines.KILLED).start(3.5, 2, token="2").end(4, 2, token="2")
     stock = replace(NOTHING, enqueued=1, completed=1, reclaimed=0)
     assert story.judged(stock).unbalanced == [
-        "1 deliveries came after an expiry, but only 0 leases were taken back"
+        "1 deliveries came after an expiry, and 0 messages died of one, but only 0 leases were taken back"
     ]
+
+
+@pytest.mark.parametrize(("reclaimed", "rightly"), [(1, True), (0, False)])
+def test_one_that_died_of_an_expiry_was_taken_back(story: Story, reclaimed: int, rightly: bool) -> None:
+    story.start(1, 1, crashes=MAX_CRASHES - 1).add(1.2, 1, lines.KILLED)
+    stock = replace(NOTHING, enqueued=1, dead_lettered=1, dead={M: ("worker lost", MAX_CRASHES)})
+    assert story.judged(replace(stock, reclaimed=reclaimed)).ok is rightly
