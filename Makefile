@@ -22,7 +22,7 @@ PYTHONS_BUDGET = 1200
 TEST_SERVERS_BUDGET = 1200
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults chaos check guards bench test-pythons test-servers clean distclean
+.PHONY: help demo test faults chaos reliability check guards bench test-pythons test-servers clean distclean
 
 help: ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -36,12 +36,15 @@ test: $(VENV)/.stamp-dev ## the suite, on real servers it starts itself; many te
 	@$(BUDGET) TEST_BUDGET $(TEST_BUDGET) $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --timeout 120 tests --ignore tests/faults
 
 faults: $(VENV)/.stamp-dev ## a fault at every command of every script (FAULTS_EVERY=3: at each third) and at every exchange with the server, and the faults that people have reported elsewhere
-	@rm -f build/faults/commands.jsonl build/faults/exchanges.jsonl build/faults/cancelled.jsonl build/faults/server.jsonl
+	@rm -f build/faults/*.jsonl
 	@$(BUDGET) FAULTS_BUDGET $(FAULTS_BUDGET) $(PY) -m pytest -q -n 2 --dist worksteal --timeout 600 tests/faults; \
-		status=$$?; $(PY) tools/faults_matrix.py && exit $$status
+		status=$$?; $(PY) -m tools.faults_matrix && exit $$status
 
 chaos: $(VENV)/.stamp-dev ## 1,000 kills, freezes and shutdowns besides, under load, every message accounted for; SEED=7, KILLS=60
 	@$(BUDGET) CHAOS_BUDGET $(CHAOS_BUDGET) $(PY) -m tests.chaos --seed $(SEED) --kills $(KILLS)
+
+reliability: $(VENV)/.stamp-dev ## docs/reliability.md from the last whole runs of `make faults` and `make chaos`
+	@$(PY) -m tools.reliability $(RELIABILITY)
 
 check: $(VENV)/.stamp-dev ## format, lint, types, layers, Lua; for root on Debian it installs lua-check if that is missing
 	@tools/need_luacheck.sh

@@ -1,16 +1,17 @@
-"""Prints what became of the faults that the last run injected; exit status 1 if any did harm, or none were of some kind.
+"""Prints what became of the faults that the last run injected.
 
-The results come from build/faults/, where the tests under tests/faults write them.
+Exit status 1 if any did harm or had a problem, if none were of some kind, or if anything began and never said how it
+ended. The results come from build/faults/, where the tests under tests/faults write them.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).resolve().parents[1] / "build" / "faults"
+from tools import fault_results
+from tools.fault_results import HARM, read, total
+
 WIDTH = 100
 KINDS = {
     "commands": "faults at the commands of the scripts",
@@ -18,25 +19,14 @@ KINDS = {
     "cancelled": "calls cancelled at random moments",
     "server": "kills of the server, cuts of its append-only file, and keys damaged under load",
 }
-HARM = {"lost": "lost", "wedged": "wedged", "twice": "run twice without an expired lease"}
+BESIDES = {"cases": "a test of a reported case", "run": "a run of the tests"}
 HOW_TO_READ = """\
 A fault at every command: a row for each script and what it was made to do, a mark for each of its commands in turn, which
 failed; where the script went on, once more along with all after it. Then maintenance ran and the checks were made, and
-everything was worked off and counted.
+everything was worked off and counted; what left exactly what another error at the same command had left has that one's mark.
 . all as promised   c the same, but it was the next claim that healed what maintenance had left: an entry that costs nobody a turn
 L a message lost   2 run twice without an expired lease   W something wedged
 """
-
-
-IDENTITY = ("script", "scenario", "operation", "flavour", "what", "seed")
-
-
-def newest(kind: str) -> list[dict[str, Any]]:
-    """The last line about each thing."""
-    path = RESULTS / f"{kind}.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    results = [json.loads(line) for line in lines]
-    return list({tuple(result.get(name) for name in IDENTITY): result for result in results}.values())
 
 
 def rows(results: list[dict[str, Any]]) -> list[str]:
@@ -53,22 +43,27 @@ def rows(results: list[dict[str, Any]]) -> list[str]:
 
 def main() -> int:
     """Prints the matrix, the first problems of each row, and the sums."""
-    matrix = newest("commands")
+    folder = fault_results.FAULTS
     print(HOW_TO_READ)
-    print("\n".join(rows(matrix)))
-    for result in matrix:
-        for problem in result.get("problems", []):
-            print(f"\n{result['script']} ({result['scenario']}): {problem}")
+    print("\n".join(rows(read("commands", folder).ended)))
     print()
-    status = 0
+    wrong, sums = [], []
     for kind, what in KINDS.items():
-        results = newest(kind)
-        sums = {name: sum(result[name] for result in results) for name in ("faults", *HARM)}
-        harm = ", ".join(f"{words} {sums[name]}" for name, words in HARM.items())
-        print(f"{sums['faults']:,} {what}: {harm}")
-        if not sums["faults"] or any(sums[name] for name in HARM):
-            status = 1
-    return status
+        results = read(kind, folder)
+        for result in results.ended:
+            name = " ".join(str(result[part]) for part in fault_results.IDENTITIES[kind])
+            wrong += [f"{name}: {problem}" for problem in result.get("problems", [])]
+        faults, counted = total(results.ended, "faults"), {name: total(results.ended, name) for name in HARM}
+        sums.append(
+            f"{faults:,} {what}: {', '.join(f'{words} {counted[name]}' for name, words in HARM.items())}"
+        )
+        if not faults or any(counted.values()):
+            wrong.append(f"{kind}: {'harm was done' if faults else 'there were none'}")
+    for kind in [*KINDS, *BESIDES]:
+        for name in read(kind, folder).unfinished:
+            wrong.append(f"{name}: began and never said how it ended ({BESIDES.get(kind, kind)})")
+    print("\n".join([*wrong, "", *sums] if wrong else sums))
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

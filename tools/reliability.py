@@ -1,7 +1,10 @@
 """Writes docs/reliability.md: each reported kind of fault, its tests, and what became of them in the last run.
 
-With --check tells whether the page names the tests there are. The results come from build/faults/, where the tests
-under tests/faults write them; the tests themselves are read, not imported.
+Without an option it takes the figures of the last runs of ``make faults`` and ``make chaos`` (build/faults, build/chaos),
+keeps them in docs/reliability.json, and writes the page from there. They have to be whole runs; --allow-short takes others,
+and the page says what they were. --render writes the page again from the figures that are kept: after a test got another
+name, say. --check tells whether the page is what these figures and the tests make of it, word for word. The tests
+themselves are read, not imported.
 """
 
 from __future__ import annotations
@@ -13,17 +16,19 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from textwrap import fill
+
+from tools.fault_figures import Figures, taken
+from tools.fault_results import HARM
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "reliability.md"
+PAGE, FIGURES = ROOT / "docs" / "reliability.md", ROOT / "docs" / "reliability.json"
 CASES = ROOT / "tests" / "faults" / "cases"
-RESULTS = ROOT / "build" / "faults"
 
 INTRO = """\
 # Reliability
 
-<!-- written by tools/reliability.py -->
+<!-- written by tools/reliability.py from reliability.json and the tests: make reliability -->
 
 People who run queues like this one report what went wrong with theirs. Each of the cases below was met by somebody, most
 of them several times, in one system or another. Each has at least one test here, on a real server, with real processes
@@ -41,6 +46,9 @@ Numbers of rounds, messages and tenants are those of the reports; the short form
 
 M2 is about pausing, and this version has no pause: its test shows what stops a tenant today, a limit of 0.
 """
+
+
+# --- the tests ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,11 @@ def tests() -> Iterator[Test]:
                 yield Test(case, path.relative_to(ROOT).as_posix(), node.name, says)
 
 
+def name_of(test: Test) -> str:
+    """As the results have it."""
+    return f"{test.path}::{test.name}"
+
+
 def _case(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
     for decorator in node.decorator_list:
         if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.case":
@@ -78,27 +91,29 @@ def catalogue() -> tuple[dict[str, str], dict[str, str]]:
     return found["KINDS"], found["CASES"]
 
 
-def last(kind: str, *identity: str) -> list[dict[str, Any]]:
-    """The last line written about each thing; older ones are removed from the file."""
-    path = RESULTS / f"{kind}.jsonl"
-    if not path.exists():
-        return []
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    newest = {tuple(line[name] for name in identity): line for line in lines}
-    path.write_text("".join(json.dumps(line) + "\n" for line in newest.values()), encoding="utf-8")
-    return list(newest.values())
+# --- the page --------------------------------------------------------------------------------------------------------
 
 
-def outcomes() -> dict[tuple[str, str], str]:
-    """In words, what became of each test function, by file and name."""
-    counted: dict[tuple[str, str], Counter[str]] = {}
-    for result in last("cases", "test"):
-        path, _, name = result["test"].partition("::")
-        counted.setdefault((path, name.partition("[")[0]), Counter())[result["outcome"]] += 1
-    return {test: _in_words(outcome) for test, outcome in counted.items()}
+def page(figures: Figures) -> str:
+    """The page's text: the tests that there are now, and these figures."""
+    kinds, cases = catalogue()
+    all_tests = list(tests())
+    results = {test: _in_words(Counter(figures["cases"].get(name_of(test), {}))) for test in all_tests}
+    lines = [INTRO, _summary(len(cases), results, figures), ""]
+    for letter, kind in kinds.items():
+        lines += [f"## {letter}. {kind}", "", "| case | test | last run |", "|---|---|---|"]
+        for case in (name for name in cases if name[0] == letter):
+            rows = [test for test in all_tests if test.case == case]
+            for position, test in enumerate(rows):
+                title = f"**{case}** {cases[case]}" if position == 0 else ""
+                lines.append(f"| {title} | {_described(test)} | {results[test]} |")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def _in_words(outcome: Counter[str]) -> str:
+    if not outcome:
+        return "not run"
     if set(outcome) == {"passed"}:
         return f"passed ({outcome.total()} variants)" if outcome.total() > 1 else "passed"
     return ", ".join(
@@ -106,97 +121,107 @@ def _in_words(outcome: Counter[str]) -> str:
     )
 
 
-def page() -> str:
-    """The page's text."""
-    kinds, cases = catalogue()
-    results, all_tests = outcomes(), list(tests())
-    lines = [INTRO, *_summary(len(cases), all_tests, results)]
-    for letter, kind in kinds.items():
-        lines += [f"## {letter}. {kind}", "", "| case | test | last run |", "|---|---|---|"]
-        for case in (name for name in cases if name[0] == letter):
-            rows = [test for test in all_tests if test.case == case]
-            for position, test in enumerate(rows):
-                title = f"**{case}** {cases[case]}" if position == 0 else ""
-                lines.append(
-                    f"| {title} | {_described(test)} | {results.get((test.path, test.name), 'not run')} |"
-                )
-        lines.append("")
-    return "\n".join(lines)
-
-
-def _summary(cases: int, all_tests: list[Test], results: dict[tuple[str, str], str]) -> list[str]:
-    states = Counter(_state(results.get((test.path, test.name), "not run")) for test in all_tests)
-    counted = ", ".join(f"{count} {state}" for state, count in states.items())
-    cuts = last("commands", "script", "scenario")
-    lines = [f"In the last run, of {len(all_tests)} tests of {cases} cases: {counted}."]
-    if cuts:
-        faults, scripts = _sum(cuts, "faults"), len({cut["script"] for cut in cuts})
-        lines.append(
-            f"Besides, {faults:,} faults were injected one by one, at {_which(cuts)} that {scripts} scripts send "
-            f"in {len(cuts)} scenarios\n(tests/faults/test_every_command.py): {_harm(cuts)}. "
-            "After each the maintenance passes ran, the five checks were\nmade, and everything was worked off. "
-            "tests/faults/test_every_site.py lists the lines of the scripts that no scenario reaches."
-        )
-    return [*lines, *_exchanges(), *_chaos(), ""]
-
-
-def _which(cuts: list[dict[str, Any]]) -> str:
-    """The run may have been one of the short form."""
-    every = max(cut.get("every", 1) for cut in cuts)
-    return "every server command" if every == 1 else f"one in {every} of the server commands"
-
-
-def _exchanges() -> Iterator[str]:
-    """Faults between client and server, calls that were cancelled, and troubles of the server itself."""
-    calls, cancelled, server = (
-        last("exchanges", "operation", "flavour"),
-        last("cancelled", "what"),
-        last("server", "what"),
-    )
-    if calls:
-        yield (
-            f"{_sum(calls, 'faults'):,} faults were injected at every exchange of {len({call['operation'] for call in calls})} "
-            f"public operations with the server, async and sync\n(tests/faults/test_every_exchange.py): {_harm(calls)}."
-        )
-    if cancelled:
-        yield (
-            f"{_sum(cancelled, 'faults'):,} calls were cancelled at random moments "
-            f"(tests/faults/test_cancelled_anywhere.py):\n{_harm(cancelled)}."
-        )
-    if server:
-        yield (
-            f"{_sum(server, 'faults'):,} times the server was killed, its append-only file cut, or a key of it damaged under load"
-            f"\n(tests/faults/test_server_trouble.py): {_harm(server)}."
-        )
-
-
-def _chaos() -> Iterator[str]:
-    """The last run of ``make chaos``, however short it was."""
-    run = max(last("chaos", "seed", "faults"), key=lambda one: one["at"], default=None)
-    if run is not None:
-        yield (
-            f"And `make chaos` killed processes {run['kills']:,} times under load (of {run.get('wanted', run['kills']):,} that were "
-            f"asked for), and froze or ended others {run['faults'] - run['kills']:,} times (seed {run['seed']}); "
-            f"it found {run['problems']} problems: of "
-            f"{run['messages']:,} messages in {run['deliveries']:,}\ndeliveries, {run['repeated']:,} of them again after a lease "
-            f"had expired, {run['lost']} were lost, {run['wedged']} stuck, and {run['doubled']} run twice without an expired "
-            f"lease;\na limit was exceeded {run['exceeded']} times, by the handlers' own log (tests/chaos)."
-        )
-
-
-def _harm(results: list[dict[str, Any]]) -> str:
-    lost, wedged, twice = (_sum(results, what) for what in ("lost", "wedged", "twice"))
-    return f"lost {lost}, wedged {wedged}, run twice without an expired lease {twice}"
-
-
-def _sum(results: list[dict[str, Any]], what: str) -> int:
-    return sum(result[what] for result in results)
-
-
 def _state(result: str) -> str:
-    if "failed" in result:
-        return "**failed**"
+    for what in ("failed", "did not end"):
+        if what in result:
+            return f"**{what}**"
     return "skipped" if "skipped" in result else result.partition(" (")[0]
+
+
+def _summary(cases: int, results: dict[Test, str], figures: Figures) -> str:
+    """In sentences, a paragraph each."""
+    states = Counter(map(_state, results.values()))
+    counted = ", ".join(f"{count} {state}" for state, count in states.items())
+    short = [f"**This is not a whole run:** {'; '.join(figures['short'])}."] if figures["short"] else []
+    paragraphs = [
+        _of_run("make faults", figures["faults"]),
+        *short,
+        f"In the last run, of {len(results)} tests of {cases} cases: {counted}.",
+        *_commands(figures["commands"]),
+        *_exchanges(figures),
+        *_chaos(figures["chaos"]),
+    ]
+    return "\n\n".join(fill(text, 120, break_on_hyphens=False, break_long_words=False) for text in paragraphs)
+
+
+def _of_run(what: str, run: Figures) -> str:
+    """What ran, as it wrote down itself."""
+    if not run.get("server"):
+        return f"The run of `{what}` that the figures are of did not write down its commit, its server and its Python."
+    commit = f"commit {run['commit']}" if run["commit"] else "a commit that is not known"
+    changed = ", with changes besides," if run["changed"] else ""
+    return f"The figures of `{what}` are of {commit}{changed} on {run['date']}, with {run['server']} and Python {run['python']}."
+
+
+def _commands(cuts: Figures) -> Iterator[str]:
+    if not cuts["faults"]:
+        return
+    which = "every server command" if cuts["every"] == 1 else f"one in {cuts['every']} of the server commands"
+    passes = (
+        "the maintenance passes ran, the five checks were made, and everything was worked off and counted"
+    )
+    if cuts["followed"] is None:
+        followed = (
+            f"Then {passes}; but where an error left exactly what the first one at the same command had left, it was not "
+            "followed any further and has that one's verdict (how many these were was not counted)."
+        )
+    else:
+        followed = (
+            f"After {cuts['followed']:,} of them {passes}; the other {cuts['faults'] - cuts['followed']:,} left exactly "
+            "what the first error at the same command had left, were not followed any further, and have its verdict."
+        )
+    yield (
+        f"Besides, {cuts['faults']:,} faults were injected one by one, at {which} that {cuts['scripts']} scripts send "
+        f"in {cuts['scenarios']} scenarios (tests/faults/test_every_command.py): {_harm(cuts)}. {followed} "
+        "tests/faults/test_every_site.py lists the lines of the scripts that no scenario reaches."
+    )
+
+
+def _exchanges(figures: Figures) -> Iterator[str]:
+    """Faults between client and server, calls that were cancelled, and troubles of the server itself."""
+    calls, cancelled, server = figures["exchanges"], figures["cancelled"], figures["server"]
+    if calls["faults"]:
+        acts = f"{calls['acts']} acts"
+        made = (
+            acts
+            if calls["operations"] is None
+            else f"{calls['operations']} public operations, made in {acts},"
+        )
+        yield (
+            f"{calls['faults']:,} faults were injected at every exchange of {made} with the server, async and sync "
+            f"(tests/faults/test_every_exchange.py): {_harm(calls)}."
+        )
+    if cancelled["faults"]:
+        yield (
+            f"{cancelled['faults']:,} calls were cancelled at random moments "
+            f"(tests/faults/test_cancelled_anywhere.py): {_harm(cancelled)}."
+        )
+    if server["faults"]:
+        yield (
+            f"{server['faults']:,} times the server was killed, its append-only file cut, or a key of it damaged under load "
+            f"(tests/faults/test_server_trouble.py): {_harm(server)}."
+        )
+
+
+def _chaos(run: Figures) -> Iterator[str]:
+    """The last run of ``make chaos``, however short it was."""
+    if "failed" in run:
+        yield f"The last run of `make chaos` **did not come to its end**: {run['failed']}."
+    elif run:
+        asked = f" (of {run['wanted']:,} that were asked for)" if run["wanted"] else ""
+        found = "" if run["problems"] is None else f"it found {run['problems']} problems: "
+        yield (
+            f"And `make chaos` killed processes {run['kills']:,} times under load{asked}, and froze or ended others "
+            f"{run['faults'] - run['kills']:,} times (seed {run['seed']}); {found}of {run['messages']:,} messages in "
+            f"{run['deliveries']:,} deliveries, {run['repeated']:,} of them again after a lease had expired, {run['lost']} "
+            f"were lost, {run['wedged']} stuck, and {run['doubled']} run twice without an expired lease; a limit was "
+            f"exceeded {run['exceeded']} times, by the handlers' own log (tests/chaos). {_of_run('make chaos', run)}"
+        )
+
+
+def _harm(figures: Figures) -> str:
+    harm = ", ".join(f"{words} {figures[what]}" for what, words in HARM.items())
+    return f"{harm}, **problems of other kinds among {figures['problems']}**" if figures["problems"] else harm
 
 
 def _described(test: Test) -> str:
@@ -206,23 +231,29 @@ def _described(test: Test) -> str:
     return f"{link}. {test.says}".replace("|", "\\|") if test.says else link
 
 
-def up_to_date() -> bool:
-    """Does the page name each test, and nothing besides? Results are those of the run that it was written after."""
-    written = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    return _without_results(written) == _without_results(page())
+# --- what there is to do ---------------------------------------------------------------------------------------------
 
 
-def _without_results(text: str) -> list[str]:
-    return [line.rpartition("|")[0].rpartition("|")[0] for line in text.splitlines() if line.startswith("|")]
+def kept() -> Figures:
+    """The figures that the page was written with."""
+    figures: Figures = json.loads(FIGURES.read_text(encoding="utf-8"))
+    return figures
 
 
-def main() -> int:
-    """0 when the page is (now) what the tests say."""
-    if "--check" in sys.argv:
-        return 0 if up_to_date() else 1
-    PAGE.write_text(page(), encoding="utf-8")
+def main(options: list[str]) -> int:
+    """0 when the page is (now) what the tests and the figures say."""
+    if "--check" in options:
+        return 0 if PAGE.read_text(encoding="utf-8") == page(kept()) else 1
+    if "--render" not in options:
+        figures = taken([name_of(test) for test in tests()])
+        if figures["short"] and "--allow-short" not in options:
+            print("\n".join(["The last run was not a whole one:", *figures["short"]]), file=sys.stderr)
+            print("`make faults chaos` makes whole ones; --allow-short takes it as it is.", file=sys.stderr)
+            return 1
+        FIGURES.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(page(kept()), encoding="utf-8")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -9,7 +9,8 @@ from tests.chaos import load
 from tests.chaos.accounting import Account
 from tests.chaos.plan import KILL, MAINTAINER, OWNER, WATCHER, WORKER
 from tests.chaos.run import Done
-from tests.faults.record import note
+from tests.faults import record
+from tests.support.processes import ROOT
 
 _ROLES = (WORKER, OWNER, MAINTAINER, WATCHER)
 _SHOWN = 10
@@ -27,9 +28,18 @@ def problems(done: Done, account: Account, kills: int) -> list[str]:
         "audit": findings,
         "server": done.problems,
         "process": done.counts.odd_ends,
+        "audit under load": _of_audits(done),
         "kills": [f"{done.kills} of {kills} were made"] if done.kills != kills else [],
     }
     return [f"{what}: {text}" for what, texts in named.items() for text in _some(texts)]
+
+
+def _of_audits(done: Done) -> list[str]:
+    """What they found is in the log of the processes."""
+    found, made = done.counts.audits_that_found, done.counts.audits
+    return (
+        [f"{found} of {made} found something: see 'under load' in what the processes said"] if found else []
+    )
 
 
 def _some(texts: list[str]) -> list[str]:
@@ -90,10 +100,26 @@ def _outcome(done: Done, account: Account, seed: int, seconds: float) -> Iterato
         yield f"{name:36}{value}"
 
 
-def record(done: Done, account: Account, seed: int, kills: int) -> None:
+FOLDER = ROOT / "build" / "chaos"
+"""The journal, what the processes said, and a line for each run."""
+
+
+def began(seed: int, kills: int) -> None:
+    """A run that never says how it ended did not come to its end."""
+    record.began("runs", FOLDER, seed=seed, wanted=kills, **record.surroundings())
+
+
+def failed(done: Done, error: BaseException) -> None:
+    """It did not come to its end: that is all there is to say of its messages."""
+    record.note(
+        "runs", FOLDER, faults=done.faults.total(), kills=done.kills, failed=repr(error)[:500], problems=1
+    )
+
+
+def ended(done: Done, account: Account, kills: int) -> None:
     """For docs/reliability.md."""
-    note(
-        "chaos", faults=done.faults.total(), kills=done.kills, wanted=kills, seed=seed, messages=account.messages, deliveries=account.deliveries,
+    record.note(
+        "runs", FOLDER, faults=done.faults.total(), kills=done.kills, messages=account.messages, deliveries=account.deliveries,
         repeated=account.after_expiry, lost=len(account.lost), wedged=account.wedged, doubled=len(account.doubled),
         exceeded=len(account.exceeded), problems=len(problems(done, account, kills)),
     )  # fmt: skip

@@ -30,7 +30,7 @@ from fairqueue._engine.scan import escaped, scan
 from fairqueue._engine.script import load_all
 from fairqueue.testing import ManualClock
 from tests.faults.acts import ACTS, Act, all_acts
-from tests.faults.record import note
+from tests.faults.record import began, note
 from tests.faults.remains import left_by
 from tests.faults.scale import EVERY
 from tests.faults.scenes import LIMITS, Named, Scene
@@ -344,6 +344,7 @@ async def forget(queue: FairQueue[Any]) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("act", all_acts(), ids=str)
 async def test_no_cut_loses_wedges_or_doubles(server: str, namespace: str, act: Act) -> None:
+    began("commands", script=act.script, scenario=act.go.__name__)
     faults = Faults(server, namespace, act)
     await faults.without_fault(act=False)
     await faults.as_it_is()

@@ -31,7 +31,7 @@ from tests.faults.exchanges import (
     prepared,
     public_operations,
 )
-from tests.faults.record import Harm, none_lost, none_twice, note
+from tests.faults.record import Harm, began, none_lost, none_twice, note
 from tests.support.awaited import Awaited
 from tests.support.proxy import (
     Fault,
@@ -269,9 +269,9 @@ class Trial:
             result = await tried(self.operation, self.flavour, self.server, proxy, name, FAULTS[kind], place)
             met = result.met
             judge(self.operation, FAULTS[kind], result, self.expected)
-        except AssertionError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is not what the call promises
             self.harm.blame(type(error))
-            self.problems.append(f"{kind}, {place}: {error}")
+            self.problems.append(f"{kind}, {place}: {error!r}")
         self.harm.faults += met
         return met
 
@@ -299,6 +299,18 @@ class Trial:
         self.problems.append(f"{kind}: more than {MOST} requests")
 
 
+async def test_an_error_that_nobody_expects_is_a_problem_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def breaks(*_: object) -> Result:
+        raise ValueError("as planned")
+
+    monkeypatch.setitem(globals(), "tried", breaks)
+    proxies: Any = {("reply lost", 1): None}
+    trial = Trial(OPERATIONS[0], "async", "", "", proxies, Result(None, None, met=True, requests=1))
+    assert await trial.one("reply lost", Place(1))
+    assert trial.harm == Harm(faults=1, wedged=1)
+    assert trial.problems == ["reply lost, request 1: ValueError('as planned')"]
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("operation", "flavour"), CASES, ids=lambda value: getattr(value, "name", value))
 async def test_a_fault_at_any_exchange_is_made_good_or_named(
@@ -308,11 +320,15 @@ async def test_a_fault_at_any_exchange_is_made_good_or_named(
     operation: Operation,
     flavour: str,
 ) -> None:
+    began("exchanges", operation=operation.name, flavour=flavour)
     expected = await tried(operation, flavour, server, next(iter(proxies.values())), namespace)
     assert expected.requests, "nothing is sent that could meet a fault"
     trial = Trial(operation, flavour, server, namespace, proxies, expected)
     await asyncio.gather(*map(trial.all_of, FAULTS))
-    note("exchanges", operation=operation.name, flavour=flavour, **asdict(trial.harm))
+    note(
+        "exchanges", operation=operation.name, flavour=flavour, covers=operation.covers,
+        problems=trial.problems[:5], **asdict(trial.harm),
+    )  # fmt: skip
     assert not trial.problems, f"{len(trial.problems)} of {trial.harm.faults} faults:\n" + "\n".join(
         trial.problems
     )

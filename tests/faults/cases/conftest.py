@@ -8,7 +8,8 @@ import pytest
 
 from tests.conftest import MakeQueue
 from tests.faults.cases.actors import Cast, Stage
-from tests.faults.record import note
+from tests.faults.record import began, note
+from tests.faults.scale import EVERY
 from tests.support.fixtures import log, make_queue, make_server, module_proxy, proxy, start_worker
 from tests.support.processes import Log
 
@@ -32,6 +33,12 @@ def cast(stage: Stage, server: str, namespace: str, log: Log, make_queue: MakeQu
     cast.end()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if marker := item.get_closest_marker("case"):
+        began("cases", case=marker.args[0], test=item.nodeid)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
@@ -42,5 +49,5 @@ def pytest_runtest_makereport(
     outcomes[report.when] = report.outcome
     if report.when == "teardown" and (marker := item.get_closest_marker("case")):
         outcome = next((one for one in outcomes.values() if one != "passed"), "passed")
-        note("cases", case=marker.args[0], test=item.nodeid, outcome=outcome)
+        note("cases", case=marker.args[0], test=item.nodeid, outcome=outcome, every=EVERY)
     return report
