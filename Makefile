@@ -13,6 +13,8 @@ TEST_BUDGET = 300
 TEST_JOBS = 4
 FAULTS_BUDGET = 2400
 CHAOS_BUDGET = 3600
+SEARCH_BUDGET = 3600
+TIMES = 20
 SEED = 1
 KILLS = 1000
 CHECK_BUDGET = 120
@@ -22,7 +24,7 @@ PYTHONS_BUDGET = 1200
 TEST_SERVERS_BUDGET = 1200
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults chaos reliability check guards bench test-pythons test-servers clean distclean
+.PHONY: help demo test faults chaos reliability search check guards bench test-pythons test-servers clean distclean
 
 help: ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -45,6 +47,9 @@ chaos: $(VENV)/.stamp-dev ## 1,000 kills, freezes and shutdowns besides, under l
 
 reliability: $(VENV)/.stamp-dev ## docs/reliability.md from the last whole runs of `make faults` and `make chaos`
 	@$(PY) -m tools.reliability $(RELIABILITY)
+
+search: $(VENV)/.stamp-dev ## the properties and the state machine, 20 times as many examples as in the suite, and new ones; TIMES=5
+	@PROPERTY_TIMES=$(TIMES) $(BUDGET) SEARCH_BUDGET $(SEARCH_BUDGET) $(PY) -m pytest -q -n 2 --dist worksteal tests/property
 
 check: $(VENV)/.stamp-dev ## format, lint, types, layers, Lua; for root on Debian it installs lua-check if that is missing
 	@tools/need_luacheck.sh
