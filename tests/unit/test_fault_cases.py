@@ -108,6 +108,9 @@ def test_a_run_of_chaos_that_did_not_come_to_its_end_is_told() -> None:
 
 
 def test_the_page_tells_of_the_problems_of_chaos() -> None:
-    page = told(chaos={"kills": 30, "wanted": 40, "problems": 2})
+    counts = ("messages", "deliveries", "repeated", "lost", "wedged", "doubled", "exceeded", "faults", "seed")
+    run = dict.fromkeys(counts, 30) | {"kills": 30, "wanted": 40, "problems": 2}
+    figures = reliability.kept() | {"chaos": run}
+    page = " ".join(reliability.page(figures).split())
     assert "killed processes 30 times under load (of 40 that were asked for)" in page
     assert "it found 2 problems" in page
