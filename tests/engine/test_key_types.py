@@ -17,7 +17,7 @@ from tests.engine.tools import finish, put
 
 REBUILT = sorted(kind for kind, spec in KEYS.items() if not spec.of and kind not in IRREPLACEABLE)
 CHECKS = {
-    "KEEP": {"head", "body", "delayed", "dead_tenants"},
+    "KEEP": {"head", "body", "delayed", "dead_tenants", "doubtful"},
     "OWNER": {"leases", "deadlines"},
     "SLOTS": {"limits", "groups", "dirty"},
     "MOVES": {"settings", "counters", "stopped", "vtime", "pools"},

@@ -24,8 +24,6 @@ from zlib import crc32
 import pytest
 
 from fairqueue import FairQueue, FairQueueError
-from fairqueue._engine.keys import key
-from fairqueue._engine.replies import WrongTypeError
 from fairqueue._engine.scan import escaped, scan
 from fairqueue._engine.script import load_all
 from fairqueue.testing import ManualClock
@@ -145,34 +143,12 @@ LEFTOVERS = {
 Until then it costs nobody a turn.
 """
 
-OF_A_LETTER = ("a payload without a message", "a note without a message")
-UNTIL_LOOKED_AT = {
-    "the dead letters list a message that is not dead":
-        "the list that names a message is left last: a purge or a redrive that meets the entry drops it",
-    "CLEAN 'dead":
-        "the same when no message is left",
-}  # fmt: skip
-"""The same, but it stays until somebody works on the dead letters; when all is worked off, nothing may be found."""
-
 
 async def findings(scene: Scene) -> set[str]:
-    """What the five checks say; a payload or a note that is left of a dead letter is part of its entry there."""
-    queue, said = scene.queue, set()
-    for found in (await queue.audit()).findings:
-        tenant, _, id_ = found.subject.partition("/")
-        listed = key(queue._engine.calls.root, "dead", tenant)
-        if found.evidence in OF_A_LETTER and await is_listed(queue, listed, id_):
-            said.add(f"KEEP {found.subject!r}: {next(iter(UNTIL_LOOKED_AT))}")
-        else:
-            said.add(f"{found.check} {found.subject!r}: {found.evidence}")
-    return said
-
-
-async def is_listed(queue: FairQueue[Any], listed: str, id_: str) -> bool:
-    try:
-        return await queue._engine.command("ZSCORE", listed, id_) is not None
-    except WrongTypeError:
-        return False
+    """What the five checks say."""
+    return {
+        f"{found.check} {found.subject!r}: {found.evidence}" for found in (await scene.queue.audit()).findings
+    }
 
 
 def of_kind(kinds: dict[str, str], found: set[str]) -> set[str]:
@@ -181,8 +157,7 @@ def of_kind(kinds: dict[str, str], found: set[str]) -> set[str]:
 
 async def not_healed(scene: Scene) -> set[str]:
     """What is left of that which the next claim heals."""
-    found = await findings(scene)
-    return of_kind(LEFTOVERS, found - of_kind(UNTIL_LOOKED_AT, found))
+    return of_kind(LEFTOVERS, await findings(scene))
 
 
 def of_a_destroyed_list(found: str, damage: set[str]) -> bool:
@@ -197,7 +172,7 @@ UNMENDED = "before it is mended: "
 async def standing(scene: Scene) -> set[str]:
     """What is found of damage by hand; how often or how much is another matter with each fault."""
     found = await findings(scene)
-    found -= of_kind(UNTIL_LOOKED_AT, found) | of_kind(LEFTOVERS, found)
+    found -= of_kind(LEFTOVERS, found)
     return {f"{UNMENDED}{re.sub('-?[0-9.]+', 'n', one)}" for one in found}
 
 
@@ -211,7 +186,6 @@ async def wrong_afterwards(scene: Scene, act: Act) -> set[str]:
             await act.after(scene)
         await scene.maintain()
         wrong = await findings(scene)
-        wrong -= of_kind(UNTIL_LOOKED_AT, wrong)
         wrong |= by_hand
         if passing := of_kind(LEFTOVERS, wrong):
             wrong -= passing

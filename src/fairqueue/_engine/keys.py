@@ -70,6 +70,11 @@ KEYS: dict[str, Key] = {
     "present": Key("hash", "tenant -> messages it has, dead ones included", "enqueue, settle, purge"),
     "totals": Key("hash", "counters of the namespace, for ever", "every transition"),
     "pools": Key("set", "pools with claimable or waiting work", "enqueue, claim"),
+    "doubtful": Key(
+        "hash",
+        "tenant -> scripts at work on its dead letters: what stays here is of one that was cut",
+        "settle, reclaim, redrive, purge, reconcile",
+    ),
     "dead_tenants": Key("set", "tenants with dead letters", "settle, reclaim, redrive, purge"),
     "workers": Key("zset", "worker by its last sign of life", "beat"),
     "worker_info": Key("hash", "worker -> JSON: host, pid, pools, concurrency, version", "beat"),
@@ -131,7 +136,7 @@ IRREPLACEABLE = frozenset({"head", "body", "counters", "limits"})
 # in it; reconcile writes it again from the messages.
 INDEXES = (
     "ring", "tags", "waiting", "parked", "blocked", "woken", "waiters", "pools", "groups", "vtime", "stopped",
-    "dead_tenants", "tenant", "present", "totals", "bell", "notes", "lock", "dirty", "workers", "worker_info",
+    "dead_tenants", "doubtful", "tenant", "present", "totals", "bell", "notes", "lock", "dirty", "workers", "worker_info",
 )  # fmt: skip
 
 

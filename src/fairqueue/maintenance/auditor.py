@@ -84,7 +84,7 @@ async def audit(engine: Engine, fix: bool = False) -> AuditReport:
 
 # What suffers when a fixed key holds another type: the check that the entries in it are judged by.
 _CHECKED_BY = {
-    "KEEP": ("head", "body", "delayed", "dead_tenants"),
+    "KEEP": ("head", "body", "delayed", "dead_tenants", "doubtful"),
     "OWNER": ("leases", "deadlines"),
     "SLOTS": ("limits", "groups", "dirty"),
     "MOVES": ("settings", "counters", "stopped", "vtime", "pools"),

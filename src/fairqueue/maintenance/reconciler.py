@@ -114,16 +114,28 @@ async def _tidy(engine: Engine) -> None:
         missing = missing or lost
     if missing:
         await _rebuild(engine)
+    await _read_letters(engine)
     await engine.run(engine.calls.recount(fix=True, most=_RECOUNTED))
+
+
+async def _read_letters(engine: Engine) -> None:
+    """Dead letters of those whose letters a script was at work on when it was cut: what is not dead leaves the list."""
+    for raw in await engine.read("HKEYS", key(engine.calls.root, "doubtful"), empty=[]):
+        await _mend(engine, "dead", text(raw))
 
 
 async def _rebuild(engine: Engine) -> None:
     """Rings or due times were evicted, or deleted by hand: each message is put where its header says."""
     _log.warning("rings or due times are missing in %r: written again from the messages", engine.options.name)
+    await _mend(engine, "heads")
+
+
+async def _mend(engine: Engine, what: str, of: str = "") -> None:
+    """A walk of the doctor's that puts right what it finds."""
     cursor, first = "0", True
     while first or cursor != "0":
         first = False
-        cursor, _, _ = await engine.run(engine.calls.audit("heads", cursor, fix=True))
+        cursor, _, _ = await engine.run(engine.calls.audit(what, cursor, fix=True, of=of))
 
 
 def _named(group: str) -> tuple[str, str]:

@@ -22,6 +22,7 @@ end
 table.sort(letters, function(a, b) return a.header.seq < b.header.seq end)
 
 local ids = {}
+if #letters > 0 then at_letters_of(tenant) end
 local seq = #letters > 0 and numbers('seq', #letters) - #letters or 0
 for i, letter in ipairs(letters) do
   local h = letter.header

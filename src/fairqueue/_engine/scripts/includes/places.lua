@@ -1,6 +1,6 @@
 -- The places a message can be put, each written before the old one is left; the header says which one is true.
 -- SHARES put_header make_delayed make_ready note make_dead salvage_header readable_header drop_body gone unlisted
--- SHARES make_gone unlist_later left_flight flush_moves
+-- SHARES make_gone unlist_later left_flight flush_moves at_letters_of
 local function put_header(mid, h) call('HSET', k.head, mid, pack_header(h)) end
 
 local function make_delayed(mid, h, due)
@@ -28,6 +28,23 @@ local function make_ready(mid, h)
   return 'r'
 end
 
+-- Tenants whose dead letters this script changes are named meanwhile. One that is cut leaves the name, and reconcile looks
+-- through those letters: nobody else might come to them for a long time.
+local at_letters = {} -- tenant -> whether its name goes again: nothing failed, and no other script had left it
+
+local function at_letters_of(tenant)
+  if at_letters[tenant] ~= nil then return end
+  at_letters[tenant] = try('HINCRBY', k.doubtful, tenant, 1) == 1 -- no number is put right by reconcile, too
+end
+
+local function letters_are_right()
+  local tenants = {}
+  for tenant, alone in pairs(at_letters) do
+    if alone then tenants[#tenants + 1] = tenant end
+  end
+  many('HDEL', k.doubtful, tenants)
+end
+
 local function note(mid, h, reason, text)
   call('HSET', k.notes, mid, reason .. US .. int(now) .. US .. text)
   h.noted = 1
@@ -36,6 +53,7 @@ end
 -- To the dead letters; head and body stay where they are. When those cannot be written the message is retried.
 local function make_dead(mid, h, reason, text)
   local tenant = tenant_of(mid)
+  at_letters_of(tenant)
   note(mid, h, reason, text)
   local at = numbers('dead', 1)
   call('SADD', k.dead_tenants, tenant) -- first: a list of letters that is not registered is found by nobody
@@ -92,6 +110,7 @@ end
 
 -- For a message that ends outside flight: `h` names the index that lists it.
 local function unlist_later(mid, h)
+  if h.state == 'x' then at_letters_of(tenant_of(mid)) end
   moved_between(tenant_of(mid), h.state, nil)
   unlisted[mid] = h
 end
@@ -104,7 +123,7 @@ local function unlist(mid, h)
   elseif h.state == 'd' then
     call('ZREM', k.delayed, mid)
   elseif h.state == 'x' then
-    try('ZREM', k.dead(tenant), id_of(mid))
+    if failed(try('ZREM', k.dead(tenant), id_of(mid))) then at_letters[tenant] = false end
     if call('EXISTS', k.dead(tenant)) == 0 then call('SREM', k.dead_tenants, tenant) end
   end
 end
@@ -125,5 +144,6 @@ local function flush_moves()
   wake_freed()
   flush_clocks()
   flush_counters()
+  letters_are_right()
   ring_bells()
 end
