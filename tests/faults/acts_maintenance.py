@@ -97,6 +97,7 @@ async def _damaged_all_over(scene: Scene) -> None:
     await damaged(scene)
     await raw(scene.queue, "HSET", "body", args=(join("a", "none"), "0:1"))
     await raw(scene.queue, "ZADD", "dead", "a", args=(99, "none"))
+    await raw(scene.queue, "HSET", "doubtful", args=("a", 1))
     await raw(scene.queue, "HINCRBY", "totals", args=("r", 3))
 
 

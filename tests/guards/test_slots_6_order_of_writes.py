@@ -226,6 +226,45 @@ async def test_nothing_is_lost_wherever_a_redrive_is_cut(make_queue: MakeQueue, 
 
 @guard(
     "slots 6",
+    "wherever a redrive or a purge is cut, the next reconcile makes the dead letters those that are dead",
+    without(
+        "naming the tenant whose letters are changed",
+        PLACES,
+        "at_letters[tenant] = try('HINCRBY', k.doubtful, tenant, 1) == 1",
+        "at_letters[tenant] = false",
+    ),
+    without(
+        "looking through them",
+        "audit_dead.lua",
+        "      call('ZREM', k.dead(of), page[2][i])\n",
+        "",
+    ),
+)
+async def test_letters_are_those_that_are_dead_wherever_a_redrive_or_purge_is_cut(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    async def act(one: Round) -> list[str]:
+        dead = one.queue.dead_letters
+        await one.queue.enqueue_many(four())
+        for lease in await one.queue.claim(4):
+            await lease.dead_letter("enough")
+        async with one.knife():
+            await told(dead.redrive_all("a"))
+            await told(dead.purge("b", "m1"))
+        await one.queue.reconcile()
+        are_dead = {id_: await state(one.queue, "ab"[int(id_[1]) % 2], id_) == "dead" for id_ in ALL}
+        assert await dead.count("a") + await dead.count("b") == sum(are_dead.values()), str(one)
+        for tenant in ("a", "b"):
+            await dead.redrive_all(tenant)
+        await later(one.queue, clock)
+        return ALL
+
+    for script in ("redrive", "purge_dead"):
+        await cut_everywhere(make_queue, script, act)
+
+
+@guard(
+    "slots 6",
     "wherever a completion is cut, it stands or its message is delivered again; no slot is left for good",
     without(
         "the order: the records are dropped before the slots are freed",

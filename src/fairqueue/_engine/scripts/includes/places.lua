@@ -28,9 +28,9 @@ local function make_ready(mid, h)
   return 'r'
 end
 
--- Tenants whose dead letters this script changes are named meanwhile. One that is cut leaves the name, and reconcile looks
--- through those letters: nobody else might come to them for a long time.
-local at_letters = {} -- tenant -> whether its name goes again: nothing failed, and no other script had left it
+-- Tenants whose dead letters this script changes are named meanwhile. One that is cut leaves the name, and reconcile
+-- looks through those letters: nobody else might come to them for a long time.
+local at_letters = {} -- tenant -> whether its name goes again: nothing failed, no other script had left it
 
 local function at_letters_of(tenant)
   if at_letters[tenant] ~= nil then return end
