@@ -55,7 +55,7 @@ def _outcomes(cases: Results) -> dict[str, dict[str, int]]:
 
 def _harm_of(results: list[dict[str, Any]]) -> Figures:
     sums = {what: total(results, what) for what in ("faults", *HARM)}
-    return sums | {"problems": sum(len(result.get("problems", [])) for result in results)}
+    return sums | {"problems": sum(bool(result.get("problems")) for result in results)}
 
 
 def _of_commands(cuts: list[dict[str, Any]]) -> Figures:

@@ -221,7 +221,7 @@ def _chaos(run: Figures) -> Iterator[str]:
 
 def _harm(figures: Figures) -> str:
     harm = ", ".join(f"{words} {figures[what]}" for what, words in HARM.items())
-    return f"{harm}, **problems of other kinds among {figures['problems']}**" if figures["problems"] else harm
+    return f"{harm}, with **problems in {figures['problems']} scenarios**" if figures["problems"] else harm
 
 
 def _described(test: Test) -> str:

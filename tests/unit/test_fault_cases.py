@@ -69,6 +69,10 @@ def test_acts_and_public_operations_are_told_apart() -> None:
     )
 
 
+def test_what_was_wrong_otherwise_is_told_beside_the_harm() -> None:
+    assert "expired lease 0, with **problems in 2 scenarios**." in told(exchanges={"problems": 2, "twice": 0})
+
+
 def test_it_says_how_many_faults_were_followed_to_their_end() -> None:
     assert "After 60 of them the maintenance passes ran" in told(commands={"faults": 100, "followed": 60})
     assert "the other 40 left exactly" in told(commands={"faults": 100, "followed": 60})
