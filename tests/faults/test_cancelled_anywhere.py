@@ -300,9 +300,10 @@ def test_every_public_operation_is_among_the_calls() -> None:
 # --- the rounds --------------------------------------------------------------------------------------------------
 
 
-async def cancelled(work: Awaitable[None], seconds: float) -> bool:
-    """Cancels it after so long; whether it had not ended by itself."""
+async def cancelled(work: Awaitable[None], seconds: float, begun: Callable[[], bool]) -> bool:
+    """Cancels it so long after it has come so far; whether it had not ended by itself."""
     task = asyncio.ensure_future(work)
+    await eventually(lambda: task.done() or begun(), "it to have come so far")
     await asyncio.wait([task], timeout=seconds)
     task.cancel()
     try:
@@ -331,8 +332,10 @@ async def test_calls_cancelled_at_any_moment(make_queue: MakeQueue, proxy: Proxy
     of_each: Counter[str] = Counter()
     while injected.faults < CANCELLED and (rounds := rounds + 1) < MOST_ROUNDS:
         called = book.rng.choice([*CALLS, *OFTEN])
-        longest = KEPT if called == "Lease.keep_alive" else LONGEST
-        disturbing = cancelled(CALLS[called](book), book.rng.uniform(0, longest))
+        keeps = called == "Lease.keep_alive"
+        seen = proxy.count("extend") + (book.rng.choice((0, 1, 2, 2)) if keeps else 0)
+        moment = book.rng.uniform(0, KEPT if keeps else LONGEST)
+        disturbing = cancelled(CALLS[called](book), moment, lambda seen=seen: proxy.count("extend") >= seen)  # type: ignore[misc]
         was_cancelled, _ = await asyncio.gather(disturbing, read(queue, book.rng.randrange(KNOWN)))
         injected.faults += was_cancelled
         of_each[called] += was_cancelled

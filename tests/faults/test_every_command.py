@@ -92,6 +92,8 @@ class Tally:
     lost: int = 0
     wedged: int = 0
     twice: int = 0
+    followed: int = 0
+    """Of the faults those that left what none had left before: what came of them was looked at."""
     row: str = ""
     problems: list[str] = field(default_factory=list)
 
@@ -273,6 +275,7 @@ class Faults:
         left = await left_by(scene) if EVERY == 1 else None
         if which in self.followed and left == self.followed[which][0]:
             return self.followed[which][1]
+        self.tally.followed += 1
         met_by_another, _ = which
         if met_by_another:
             await scene.claimed_by_another()
@@ -325,7 +328,7 @@ async def test_no_cut_loses_wedges_or_doubles(server: str, namespace: str, act: 
     if not tally.faults:  # it has fewer than it was to begin with
         await faults.at(1)
     assert tally.faults, "the script was never cut"
-    note("commands", script=act.script, scenario=act.go.__name__, every=EVERY, row=tally.row, faults=tally.faults,
+    note("commands", script=act.script, scenario=act.go.__name__, every=EVERY, row=tally.row, faults=tally.faults, followed=tally.followed,
          lost=tally.lost, wedged=tally.wedged, twice=tally.twice, problems=tally.problems[:5])  # fmt: skip
     assert not tally.problems, f"{len(tally.problems)} of {tally.faults} faults:\n" + "\n".join(
         tally.problems
