@@ -44,6 +44,24 @@ async def eventually(condition: Callable[[], T | Awaitable[T]], what: str, deadl
         await asyncio.sleep(wait.next_pause())
 
 
+async def watched_until(
+    condition: Callable[[], object],
+    check: Callable[[], Awaitable[object]],
+    what: str,
+    deadline: float = DEADLINE,
+) -> None:
+    """Wait as `eventually` does, and look at each pause whether all is as it should be: `check` raises what is not."""
+    wait = _Wait(what, deadline)
+    while True:
+        value = condition()
+        value = await value if inspect.isawaitable(value) else value
+        if value:
+            return
+        await check()
+        wait.note_value(value)
+        await asyncio.sleep(wait.next_pause())
+
+
 def eventually_sync(condition: Callable[[], T], what: str, deadline: float = DEADLINE) -> T:
     """Wait as `eventually` does, with a plain function and without an event loop."""
     wait = _Wait(what, deadline)

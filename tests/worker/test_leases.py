@@ -19,7 +19,7 @@ from tests.support.fixtures import StartWorker
 from tests.support.processes import CANCELLED, ENDED, STARTED, Log
 from tests.support.proxy import Proxy, hold_reply, hold_request, lose_request
 from tests.support.stopwatch import Stopwatch
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, watched_until
 from tests.worker.running import all_done, expire, running, steal
 
 SHORT: dict[str, Any] = {"clock": None, "visibility_timeout": 0.5, "reclaim_interval": 0.1}
@@ -108,9 +108,14 @@ async def test_fifty_handlers_are_kept_through_lost_extends(make_queue: MakeQueu
         await eventually(lambda: len(starts) == 50, "all to start")
         proxy.next("extend", lose_request(), times=2)
         reclaimed = []
-        while (await other.stats()).in_flight:
-            reclaimed += (await other.reclaim()).reclaimed
-            await asyncio.sleep(0.02)
+
+        async def ended() -> bool:
+            return (await other.stats()).in_flight == 0
+
+        async def reclaim() -> None:
+            reclaimed.extend((await other.reclaim()).reclaimed)
+
+        await watched_until(ended, reclaim, "all to end")
     assert reclaimed == []
     assert starts == [1] * 50
     assert (await queue.stats()).totals.completed == 50

@@ -84,6 +84,7 @@ class Survivors:
 async def test_consumers_killed_while_they_wait_in_claim_lose_nothing(
     make_queue: MakeQueue, cast: Cast
 ) -> None:
+    """A message is handled within visibility, reclaim interval and a second: who was starved holds judgement back so long."""
     rng, rounds = random.Random(1), sized(200)
     queue = await make_queue(clock=None, limits=[Limit("tenant", default=5)], **QUICK)
     async with Survivors(queue) as survivors:
@@ -191,7 +192,8 @@ async def test_a_group_function_that_raises_refuses_its_own_message(make_queue: 
 async def test_a_killed_workers_message_is_handled_by_those_that_live(
     make_queue: MakeQueue, server: str, cast: Cast, log: Log, successor: bool
 ) -> None:
-    """Its successor was forked before and takes the name when it is told: the 100 ms are for that, and by the server's clock."""
+    """Within visibility, reclaim interval and a second, for a machine whose workers are starved; the successor takes the name
+    within 100 ms, by the server's clock: it was forked before and is told then."""
     queue = await make_queue(clock=None, **QUICK)
     await queue.enqueue({"sleep": 60, "once": True}, tenant="T", id="m")
     name = f"{socket.gethostname()}:same"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from tests.engine.tools import put, raw
 from tests.faults.cases.actors import Actor, Cast
 from tests.support.processes import ENDED, STARTED, Log
 from tests.support.stopwatch import Stopwatch
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, watched_until
 
 WRONG = 120.0
 VISIBILITY = 1.0
@@ -52,12 +51,14 @@ async def test_clocks_that_are_wrong_by_two_minutes_change_nothing(
     await eventually(lambda: log.count(STARTED) == 2, "both to start")
     await worker(+WRONG, "c")
     reclaimer = await cast.actor(wrong_clock=WRONG, visibility_timeout=VISIBILITY)
-    while log.count(ENDED) < 2:
+
+    async def nothing_expires() -> None:
         now = await server_now(queue)
         held = await instants(queue, "deadlines")
         assert all(now - 0.5 < deadline <= now + VISIBILITY + 0.5 for deadline in held.values())
         assert await reclaimer.ask("reclaim") == []
-        await asyncio.sleep(0.05)
+
+    await watched_until(lambda: log.count(ENDED) == 2, nothing_expires, "both to end")
     assert [event.attempt for event in log.events(STARTED)] == [1, 1]
 
     await queue.enqueue({"sleep": 60, "once": True}, tenant="T", id="lost", pool="a")

@@ -16,7 +16,7 @@ from tests.faults.cases.test_i_clocks import instants, server_now
 from tests.support.fixtures import StartWorker
 from tests.support.processes import ENDED, ROOT, STARTED, Event, Log
 from tests.support.stopwatch import Stopwatch
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, watched_until
 from tests.support.wrong_clock import AHEAD, BACK, HOUR
 
 VISIBILITY, SLACK, WAIT = 1.5, 2.0, 0.6
@@ -51,9 +51,9 @@ async def next_extend(queue: FairQueue[Any], id_: str) -> None:
 
 
 async def watched_until_it_ends(queue: FairQueue[Any], log: Log, id_: str) -> None:
-    while not of(log, ENDED, id_):
-        await lease_is_right(queue, id_)
-        await asyncio.sleep(0.05)
+    await watched_until(
+        lambda: of(log, ENDED, id_), lambda: lease_is_right(queue, id_), "the handler of it to end"
+    )
     assert [event.attempt for event in of(log, STARTED, id_)] == [1]
     assert (await queue.stats()).totals.reclaimed == 0
 
@@ -159,10 +159,12 @@ async def test_a_clock_that_steps_during_a_lease_changes_nothing(
         for process in (worker, other):
             os.kill(process.pid, number)
         await next_extend(queue, "long")
-    while not of(log, STARTED, "later"):
+
+    async def in_time() -> None:
         await lease_is_right(queue, "long")
         assert await server_now(queue) < due + 5 * SLACK
-        await asyncio.sleep(0.02)
+
+    await watched_until(lambda: of(log, STARTED, "later"), in_time, "the delayed one to start")
     assert await server_now(queue) >= due, "never early"
     await watched_until_it_ends(queue, log, "long")
     await eventually(lambda: of(log, ENDED, "fails"), "the one that failed")

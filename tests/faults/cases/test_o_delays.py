@@ -49,7 +49,10 @@ LIKE_P3 = 50  # commands a second inside scripts that a consumer may cost: what 
 async def test_a_worker_with_nothing_but_far_delayed_messages_asks_for_little(
     make_queue: MakeQueue, make_server: MakeServer
 ) -> None:
-    """All that an idle worker sends: it claims and waits for the bell, beats, reclaims and promotes."""
+    """Under five requests a second, all that an idle worker sends: it claims and waits for the bell, beats, reclaims, promotes.
+
+    What the scripts of these send inside the server is counted as in case P3: under 50 commands a second.
+    """
     own = make_server(appendonly="no")
     queue = await make_queue(url=own.url, clock=None)
     for q in ("first", "second"):
