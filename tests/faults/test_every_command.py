@@ -38,10 +38,7 @@ from tests.support.monitor import calls_of, monitored, slot
 MOST_COMMANDS = 600
 
 BY_EACH = ("claim", "enqueue", "extend", "purge_dead", "reclaim", "redrive", "settle")
-"""The scripts whose commands fail by each kind of error in one run: those that take messages in, hand them out and end them.
-
-The others have more acts than these, and a run would take several times as long.
-"""
+"""The scripts whose commands fail by each kind of error in one run: those that take messages in, hand them out and end them."""
 
 
 def by_name(*words: object) -> int:
