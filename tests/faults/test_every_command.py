@@ -1,7 +1,6 @@
 """The k-th server command of every script fails, for every k of every act: nothing is lost, wedged, or run twice.
 
-A command fails alone, by each kind of error in the scripts that take messages in, hand them out and end them, by one of
-them in the others. Most end the script, which leaves what it had written; where it goes on, it
+A command fails alone, by each kind of error. Most end the script, which leaves what it had written; where it goes on, it
 is run once more, and all after that command fails too. Then somebody else claims at once, and gets nothing that is held,
 or nobody does (of a script's first act both). Then the maintenance passes run, after which the five checks find nothing,
 but what a hand has damaged and only a hand mends; that is mended then, and they run again. Then everything is worked off
@@ -37,9 +36,6 @@ from tests.support.monitor import calls_of, monitored, slot
 
 MOST_COMMANDS = 600
 
-BY_EACH = ("claim", "enqueue", "extend", "purge_dead", "reclaim", "redrive", "settle")
-"""The scripts whose commands fail by each kind of error in one run: those that take messages in, hand them out and end them."""
-
 
 def by_name(*words: object) -> int:
     """A number that says nothing, and is the same in each run."""
@@ -52,10 +48,10 @@ def commands_of(act: Act, every: int = EVERY) -> Iterator[int]:
 
 
 def kinds_at(act: Act, k: int, every: int = EVERY) -> tuple[str, ...]:
-    """By which errors; where by one, which it is has nothing to do with how far the commands are apart."""
+    """By which errors; in the short form by one, and which has nothing to do with how far the commands are apart."""
     first = by_name(act, k) % len(ERRORS)
     kinds = ERRORS[first:] + ERRORS[:first]
-    return kinds if every == 1 and act.script in BY_EACH else kinds[:1]
+    return kinds if every == 1 else kinds[:1]
 
 
 def test_the_short_form_meets_every_kind_of_error_in_every_long_script() -> None:
@@ -276,7 +272,7 @@ class Faults:
 
     async def followed_up(self, scene: Scene, which: tuple[bool, bool]) -> Verdict:
         """What comes of it; of what was left once already that is known."""
-        left = await left_by(scene) if EVERY == 1 and self.act.script in BY_EACH else None
+        left = await left_by(scene) if EVERY == 1 else None
         if which in self.followed and left == self.followed[which][0]:
             return self.followed[which][1]
         self.tally.followed += 1
