@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -18,6 +19,8 @@ from fairqueue.message import DeadLetter
 from fairqueue.validation import expected, identifier, integer
 
 _PAGE = 500
+_PLACE = re.compile(r"\d+(\.\d+)?", re.ASCII)
+_PLACES = 2**45  # no script gives a letter a place as large
 
 
 class DeadLetters:
@@ -61,7 +64,7 @@ class DeadLetters:
         entries = await self._entries(tenant, cursor, limit)
         found = await self._engine.run(self._engine.calls.get([(tenant, id_) for id_, _ in entries]))
         items = [self._letter(one) for one in found if one and one.header.state == "dead"]
-        return items, f"{entries[-1][1]}" if len(entries) == limit else None
+        return items, f"{entries[-1][1]:.17g}" if len(entries) == limit else None
 
     async def redrive(self, tenant: str, *ids: str) -> int:
         """Sends letters back to the end of their queues, several in their old order; how many.
@@ -162,19 +165,20 @@ class DeadLetters:
                 return
             start += _PAGE
 
-    async def _entries(self, tenant: str, cursor: object, limit: int) -> builtins.list[tuple[str, int]]:
-        if cursor is not None and not (isinstance(cursor, str) and cursor.isascii() and cursor.isdigit()):
+    async def _entries(self, tenant: str, cursor: object, limit: int) -> builtins.list[tuple[str, float]]:
+        """A page of ids with their places. Places that were damaged by hand, below 0 or too large, are the doctor's."""
+        if cursor is not None and not (isinstance(cursor, str) and _PLACE.fullmatch(cursor)):
             raise expected("cursor", "one that list() returned", cursor)
-        after = "-inf" if cursor is None else f"({cursor}"
+        after = "0" if cursor is None else f"({cursor}"
         raw = await self._engine.command(
-            "ZRANGEBYSCORE", self._key(tenant), after, "+inf", "WITHSCORES", "LIMIT", 0, limit
+            "ZRANGEBYSCORE", self._key(tenant), after, f"({_PLACES}", "WITHSCORES", "LIMIT", 0, limit
         )
         pairs = (
             raw
             if not raw or isinstance(raw[0], tuple | list)
             else list(zip(raw[::2], raw[1::2], strict=True))
         )
-        return [(text(id_), int(float(at))) for id_, at in pairs]
+        return [(text(id_), float(at)) for id_, at in pairs]
 
     def _letter(self, found: Stored) -> DeadLetter[Any]:
         metadata, payload, decodable = readable(self._engine, found.body)

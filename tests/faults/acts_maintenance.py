@@ -97,7 +97,7 @@ async def _damaged_all_over(scene: Scene) -> None:
     await damaged(scene)
     await raw(scene.queue, "HSET", "body", args=(join("a", "none"), "0:1"))
     await raw(scene.queue, "ZADD", "dead", "a", args=(99, "none"))
-    await raw(scene.queue, "HSET", "doubtful", args=("a", 1))
+    await raw(scene.queue, "SADD", "doubtful", args=(join("a", "1"),))
     await raw(scene.queue, "HINCRBY", "totals", args=("r", 3))
 
 
@@ -105,6 +105,21 @@ async def _damaged_all_over(scene: Scene) -> None:
 @act("audit_group", "audit_pool", "audit_lane", "audit_dead", "pool_lanes", given=_damaged_all_over)
 async def audit(scene: Scene) -> None:
     await scene.queue.audit(fix=True)
+
+
+MARK = join("nobody", "1").encode()
+
+
+async def _letters_of_another_type(scene: Scene) -> None:
+    await prepared(scene)
+    await raw(scene.queue, "SADD", "dead_tenants", args=("nobody",))
+    await raw(scene.queue, "SADD", "doubtful", args=(MARK,))
+    await faults.wrong_type(scene.queue, "dead", "nobody")
+
+
+@act("audit_dead", given=_letters_of_another_type)
+async def read_letters_of_another_type(scene: Scene) -> None:
+    await scene.run(scene.queue._engine.calls.audit("dead", "0", fix=True, of="nobody", marks=[MARK]))
 
 
 async def worse(scene: Scene) -> None:

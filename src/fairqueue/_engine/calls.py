@@ -251,14 +251,19 @@ class Calls:
         return self._call("tidy", decode, cursor=cursor)
 
     def audit(
-        self, what: str, cursor: str, fix: bool, of: str = ""
+        self, what: str, cursor: str, fix: bool, of: str = "", marks: Sequence[bytes] = ()
     ) -> Call[tuple[str, int, list[list[str]]]]:
-        """One bounded step of the self-check ``audit_<what>``: next cursor, entries looked at, findings."""
+        """One bounded step of the self-check ``audit_<what>``: next cursor, entries looked at, findings.
+
+        ``marks``: of dead letters in doubt, that are taken away with the last step.
+        """
 
         def decode(raw: list[Any]) -> tuple[str, int, list[list[str]]]:
             return replies.text(raw[0]), raw[1], [replies.texts(finding) for finding in raw[2]]
 
-        return self._call(f"audit_{what}", decode, cursor=cursor, fix=int(fix), of=of)
+        return self._call(
+            f"audit_{what}", decode, *((mark,) for mark in marks), cursor=cursor, fix=int(fix), of=of
+        )
 
     def audit_types(self, fix: bool) -> Call[list[list[str]]]:
         """Fixed keys that hold another type than they should, as (kind, evidence)."""

@@ -36,7 +36,7 @@ KEYS: dict[str, Key] = {
     ),
     "counters": Key(
         "hash",
-        "seq (order of acceptance), claims (for tokens), dead (order of death)",
+        "seq (order of acceptance), claims (for tokens), dead (order of death), doubts (marks)",
         "enqueue, claim, settle, redrive",
     ),
     "head": Key("hash", "mid -> packed header: the one truth about where a message is", "every transition"),
@@ -71,8 +71,8 @@ KEYS: dict[str, Key] = {
     "totals": Key("hash", "counters of the namespace, for ever", "every transition"),
     "pools": Key("set", "pools with claimable or waiting work", "enqueue, claim"),
     "doubtful": Key(
-        "hash",
-        "tenant -> scripts at work on its dead letters: what stays here is of one that was cut",
+        "set",
+        "tenant US number: a mark of each script at work on its dead letters; what stays is of one that was cut",
         "settle, reclaim, redrive, purge, reconcile",
     ),
     "dead_tenants": Key("set", "tenants with dead letters", "settle, reclaim, redrive, purge"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fairqueue._engine.engine import Engine
@@ -107,21 +107,25 @@ async def _open(engine: Engine, closed: list[str], report: ReconcileReport) -> N
 
 
 async def _tidy(engine: Engine) -> None:
-    """What scripts that were cut may have left: lanes that stopped, clocks nobody goes by, counters that are behind."""
+    """What scripts that were cut may have left: dead letters in doubt, lanes that stopped, clocks nobody goes by, counters."""
+    await _read_letters(engine)
     cursor, missing = "s0", False
     while cursor != "0":
         cursor, _, lost = await engine.run(engine.calls.tidy(cursor))
         missing = missing or lost
     if missing:
         await _rebuild(engine)
-    await _read_letters(engine)
     await engine.run(engine.calls.recount(fix=True, most=_RECOUNTED))
 
 
 async def _read_letters(engine: Engine) -> None:
     """Dead letters of those whose letters a script was at work on when it was cut: what is not dead leaves the list."""
-    for raw in await engine.read("HKEYS", key(engine.calls.root, "doubtful"), empty=[]):
-        await _mend(engine, "dead", text(raw))
+    marks: dict[bytes, list[bytes]] = {}
+    for mark in await engine.read("SMEMBERS", key(engine.calls.root, "doubtful"), empty=[]):
+        tenant, _, _ = mark.rpartition(US.encode())
+        marks.setdefault(tenant, []).append(mark)
+    for tenant, of_tenant in marks.items():
+        await _mend(engine, "dead", text(tenant), of_tenant)
 
 
 async def _rebuild(engine: Engine) -> None:
@@ -130,12 +134,12 @@ async def _rebuild(engine: Engine) -> None:
     await _mend(engine, "heads")
 
 
-async def _mend(engine: Engine, what: str, of: str = "") -> None:
+async def _mend(engine: Engine, what: str, of: str = "", marks: Sequence[bytes] = ()) -> None:
     """A walk of the doctor's that puts right what it finds."""
     cursor, first = "0", True
     while first or cursor != "0":
         first = False
-        cursor, _, _ = await engine.run(engine.calls.audit(what, cursor, fix=True, of=of))
+        cursor, _, _ = await engine.run(engine.calls.audit(what, cursor, fix=True, of=of, marks=marks))
 
 
 def _named(group: str) -> tuple[str, str]:

@@ -21,7 +21,8 @@ for i, mid in ipairs(mids) do
     unlist_later(mid, h)
     count(tenant, 'purged')
   elseif not heads[i] then
-    gone[#gone + 1] = mid -- a purge was cut: the rest of it goes
+    at_letters_of(tenant)
+    drop_body(mid) -- a purge was cut: the rest of it goes
     unlisted[mid] = { state = 'x' }
   end
 end

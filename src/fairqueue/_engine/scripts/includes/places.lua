@@ -28,21 +28,23 @@ local function make_ready(mid, h)
   return 'r'
 end
 
--- Tenants whose dead letters this script changes are named meanwhile. One that is cut leaves the name, and reconcile
--- looks through those letters: nobody else might come to them for a long time.
-local at_letters = {} -- tenant -> whether its name goes again: nothing failed, no other script had left it
+-- Tenants whose dead letters this script changes are marked meanwhile. One that is cut leaves its mark, and reconcile
+-- looks through those letters: nobody else might come to them for a long time. Each mark is of one script alone, so no
+-- other, and no walk that began before, takes it away.
+local at_letters = {} -- tenant -> its mark, or false: something failed, and the mark stays
 
 local function at_letters_of(tenant)
   if at_letters[tenant] ~= nil then return end
-  at_letters[tenant] = try('HINCRBY', k.doubtful, tenant, 1) == 1 -- no number is put right by reconcile, too
+  at_letters[tenant] = tenant .. US .. int(numbers('doubts', 1))
+  call('SADD', k.doubtful, at_letters[tenant])
 end
 
 local function letters_are_right()
-  local tenants = {}
-  for tenant, alone in pairs(at_letters) do
-    if alone then tenants[#tenants + 1] = tenant end
+  local marks = {}
+  for _, mark in pairs(at_letters) do
+    if mark then marks[#marks + 1] = mark end
   end
-  many('HDEL', k.doubtful, tenants)
+  many('SREM', k.doubtful, marks)
 end
 
 local function note(mid, h, reason, text)
@@ -58,6 +60,7 @@ local function make_dead(mid, h, reason, text)
   local at = numbers('dead', 1)
   call('SADD', k.dead_tenants, tenant) -- first: a list of letters that is not registered is found by nobody
   if failed(try('ZADD', k.dead(tenant), at, id_of(mid))) then
+    at_letters[tenant] = false
     make_delayed(mid, h, now + RETRY_LANE_MS)
     return 'd'
   end
@@ -92,10 +95,12 @@ local function readable_header(mid, text, state, lane)
   return nil
 end
 
--- The payload of an index entry without a header: an enqueue was cut, or a message ended. But one whose header was
+-- What is left of an index entry without a header: an enqueue was cut, or a message ended. But one whose header was
 -- destroyed while it was in flight still has its lease, and is written again from that.
 local function drop_body(mid)
-  if call('HEXISTS', k.leases, mid) == 0 then call('HDEL', k.body, mid) end
+  if call('HEXISTS', k.leases, mid) == 1 then return end
+  call('HDEL', k.body, mid)
+  call('HDEL', k.notes, mid)
 end
 
 -- Messages that end here. The header goes first, so that the message is gone; the index that listed it goes last,
