@@ -34,7 +34,7 @@ help: ## this list
 demo: $(VENV)/.stamp-run ## a real log replayed, FIFO against fair, a worker killed on the way; writes a report
 	@$(BUDGET) DEMO_BUDGET $(DEMO_BUDGET) $(PY) -m fairqueue demo
 
-test: $(VENV)/.stamp-dev ## the suite, on real servers it starts itself; many tests wait, so twice as many run as there are cores
+test: $(VENV)/.stamp-dev ## the suite, on real servers it starts itself; many tests wait, so TEST_JOBS (4) run at once
 	@$(BUDGET) TEST_BUDGET $(TEST_BUDGET) $(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --timeout 120 tests --ignore tests/faults
 
 faults: $(VENV)/.stamp-dev ## a fault at every command of every script (FAULTS_EVERY=3: at each third) and at every exchange with the server, and the faults that people have reported elsewhere

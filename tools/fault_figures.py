@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tools import fault_results
-from tools.fault_results import HARM, Results, read, total
+from tools.fault_results import HARM, Results, name_of, read, total
 
 WHOLE_KILLS = 1000
 SURROUNDINGS = ("commit", "changed", "date", "server", "python")
@@ -26,13 +26,15 @@ def taken(expected: Collection[str]) -> Figures:
     figures: Figures = {"faults": _surroundings(runs[-1]) if runs else {}}
     figures["cases"] = _outcomes(found["cases"])
     for kind in kinds[1:]:
-        figures[kind] = _harm_of(found[kind].ended)
+        figures[kind] = _harm_of(kind, found[kind].ended)
     figures["commands"] |= _of_commands(found["commands"].ended)
     figures["exchanges"] |= _of_exchanges(found["exchanges"].ended)
     figures["chaos"] = _of_chaos(chaos)
     missing = sorted(set(expected) - figures["cases"].keys())
-    not_run = [f"{len(missing)} tests of cases were not run: {', '.join(missing[:5])}"] if missing else []
-    figures["short"] = [*_short(found, run, ran), *not_run, *_short_chaos(figures["chaos"])]
+    few = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+    not_run = [f"{len(missing)} tests of cases were not run: {few}"] if missing else []
+    wrong = [f"{kind} had problems: {name}" for kind in kinds[1:] for name in figures[kind]["problems"]]
+    figures["short"] = [*_short(found, run, ran), *not_run, *wrong, *_short_chaos(figures["chaos"])]
     return figures
 
 
@@ -53,19 +55,26 @@ def _outcomes(cases: Results) -> dict[str, dict[str, int]]:
     return {test: dict(sorted(counted[test].items())) for test in sorted(counted)}
 
 
-def _harm_of(results: list[dict[str, Any]]) -> Figures:
+def _harm_of(kind: str, results: list[dict[str, Any]]) -> Figures:
+    """``problems``: the names of what had any."""
     sums = {what: total(results, what) for what in ("faults", *HARM)}
-    return sums | {"problems": sum(bool(result.get("problems")) for result in results)}
+    return sums | {"problems": [name_of(kind, result) for result in results if result.get("problems")]}
 
 
 def _of_commands(cuts: list[dict[str, Any]]) -> Figures:
-    """``followed``: of how many faults all that came was looked at; None: that was not counted."""
+    """``followed``: of how many faults all that came was looked at; None: that was not counted.
+
+    ``healed``: at how many of the ``commands`` something was left that the next claim healed.
+    """
+    marks = "".join(cut.get("row", "") for cut in cuts).replace(" ", "")
     counted = bool(cuts) and all("followed" in cut for cut in cuts)
     return {
         "scripts": len({cut["script"] for cut in cuts}),
         "scenarios": len(cuts),
         "every": max((cut.get("every", 1) for cut in cuts), default=1),
         "followed": total(cuts, "followed") if counted else None,
+        "commands": len(marks),
+        "healed": marks.count("c"),
     }
 
 

@@ -53,6 +53,11 @@ def read(kind: str, folder: Path = FAULTS) -> Results:
     return results
 
 
+def name_of(kind: str, result: dict[str, Any]) -> str:
+    """What the result is of."""
+    return " ".join(str(result[part]) for part in IDENTITIES[kind])
+
+
 def total(results: list[dict[str, Any]], what: str) -> int:
     """The sum of what they counted."""
     return sum(result[what] for result in results)

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from tools import fault_results
-from tools.fault_results import HARM, read, total
+from tools.fault_results import HARM, name_of, read, total
 
 WIDTH = 100
 KINDS = {
@@ -51,7 +51,7 @@ def main() -> int:
     for kind, what in KINDS.items():
         results = read(kind, folder)
         for result in results.ended:
-            name = " ".join(str(result[part]) for part in fault_results.IDENTITIES[kind])
+            name = name_of(kind, result)
             wrong += [f"{name}: {problem}" for problem in result.get("problems", [])]
         faults, counted = total(results.ended, "faults"), {name: total(results.ended, name) for name in HARM}
         sums.append(

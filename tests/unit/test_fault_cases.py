@@ -70,7 +70,9 @@ def test_acts_and_public_operations_are_told_apart() -> None:
 
 
 def test_what_was_wrong_otherwise_is_told_beside_the_harm() -> None:
-    assert "expired lease 0, with **problems in 2 scenarios**." in told(exchanges={"problems": 2, "twice": 0})
+    assert "expired lease 0, with **problems in claim async, claim sync**." in told(
+        exchanges={"problems": ["claim async", "claim sync"], "twice": 0}
+    )
 
 
 def test_it_says_how_many_faults_were_followed_to_their_end() -> None:
@@ -101,8 +103,10 @@ def test_the_page_names_what_ran() -> None:
 
 
 def test_a_short_run_is_called_one() -> None:
-    assert "**This is not a whole run:** one in 3; nobody knows." in told(short=["one in 3", "nobody knows"])
-    assert "whole run:" not in told(short=[])
+    assert "**This is no whole run without a problem:** one in 3; nobody knows." in told(
+        short=["one in 3", "nobody knows"]
+    )
+    assert "whole run" not in told(short=[])
 
 
 def test_a_run_of_chaos_that_did_not_come_to_its_end_is_told() -> None:

@@ -157,7 +157,7 @@ def test_the_page_is_written_from_a_whole_run_unless_one_asks_for_less(
     assert "tests of cases were not run" in capsys.readouterr().err
     assert not (run / "PAGE").exists()
     assert reliability.main(["--allow-short"]) == 0
-    assert "This is not a whole run" in (run / "PAGE").read_text()
+    assert "This is no whole run without a problem" in (run / "PAGE").read_text()
     assert json.loads((run / "FIGURES").read_text())["cases"] == {CASE: {"passed": 1}}
     assert reliability.main(["--check"]) == 0
 
@@ -172,3 +172,21 @@ def test_a_run_says_what_it_ran() -> None:
 def test_lines_carry_the_run_and_its_form(run: Path) -> None:
     lines = [json.loads(line) for line in (run / "faults" / "cases.jsonl").read_text().splitlines()]
     assert [(line["run"], line["every"]) for line in lines] == [("r1", 1)] * 2
+
+
+def test_a_run_with_a_problem_is_named_and_not_taken(run: Path) -> None:
+    record.note("exchanges", operation="claim", flavour="sync", problems=["not met"], **HARM)
+    assert short() == ["exchanges had problems: claim sync"]
+    assert reliability.main([]) == 1
+
+
+def test_a_page_of_nothing_is_never_written(run: Path) -> None:
+    for file in [*(run / "faults").iterdir(), *(run / "chaos").iterdir()]:
+        file.unlink()
+    assert reliability.main(["--allow-short"]) == 1
+
+
+def test_it_counts_what_the_next_claim_healed(run: Path) -> None:
+    record.note("commands", script="claim", scenario="claim", row=". c.c", **HARM)
+    commands = fault_figures.taken([CASE])["commands"]
+    assert (commands["commands"], commands["healed"]) == (4, 2)
