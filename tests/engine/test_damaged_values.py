@@ -66,7 +66,7 @@ COUNTERS = [
     *(hset("CLEAN", "present", args=("a", value)) for value in NO_NUMBERS),
     *(
         hset("CLEAN", "counters", args=(name, v))
-        for name in ("seq", "claims", "dead")
+        for name in ("seq", "claims", "dead", "doubts")
         for v in [*NO_NUMBERS, "-7"]
     ),
 ]
