@@ -19,7 +19,7 @@ from fairqueue.message import DeadLetter
 from fairqueue.validation import expected, identifier, integer
 
 _PAGE = 500
-_PLACE = re.compile(r"\d+(\.\d+)?", re.ASCII)
+_PLACE = re.compile(r"\d+(\.\d+)?(e-?\d+)?", re.ASCII)
 _PLACES = 2**45  # no script gives a letter a place as large
 
 

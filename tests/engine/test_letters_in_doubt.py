@@ -65,12 +65,20 @@ async def test_a_mark_that_no_script_made_goes(make_queue: MakeQueue, mark: byte
     assert await queue.dead_letters.count("a") == 1
 
 
-async def test_marks_of_another_type_stop_nobody_and_go(make_queue: MakeQueue) -> None:
-    queue = await buried(make_queue, "1", "2")
+@pytest.mark.parametrize("by_a_script", [False, True])
+async def test_marks_of_another_type_stop_nobody_and_go(make_queue: MakeQueue, by_a_script: bool) -> None:
+    """What was in doubt is looked at all the same: all letters are."""
+    queue = await buried(make_queue, "1", "2", "3")
+    with cut(queue, Cut("redrive", 12, "ERR injected fault")), pytest.raises(Exception, match="injected"):
+        await queue.dead_letters.redrive_all("a")
+    await raw(queue, "DEL", "doubtful")
     await raw(queue, "SET", "doubtful", args=("not what it was",))
-    assert await queue.dead_letters.redrive("a", "1") == 1
+    if by_a_script:
+        with pytest.raises(MessageNotFoundError):
+            await queue.dead_letters.purge("a", "none")
     await queue.reconcile()
     await assert_whole(queue)
+    assert await marks(queue) == set()
 
 
 async def test_a_list_of_another_type_keeps_a_message_from_its_death_until_the_next_reconcile(
@@ -89,10 +97,9 @@ async def test_a_list_of_another_type_keeps_a_message_from_its_death_until_the_n
 
 
 async def test_letters_of_a_list_of_another_type_are_listed_again(make_queue: MakeQueue) -> None:
+    """No script need have failed on it: reconcile looks at each list."""
     queue = await buried(make_queue, "1", "2")
-    await raw(queue, "DEL", "dead", "a")
     await raw(queue, "SET", "dead", "a", args=("not what it was",))
-    await raw(queue, "SADD", "doubtful", args=(join("a", "1"),))
     await queue.reconcile()
     assert await queue.dead_letters.count("a") == 2
     await assert_whole(queue)
@@ -151,3 +158,59 @@ async def test_letters_at_damaged_places_hide_no_others(make_queue: MakeQueue, p
     await queue.audit(fix=True)
     items, _ = await queue.dead_letters.list("a")
     assert {item.message.id for item in items} == {"1", "2", "3"}
+
+
+async def test_a_sign_that_is_given_during_the_walk_stays(make_queue: MakeQueue) -> None:
+    queue = await buried(make_queue, "1")
+    await raw(queue, "HSET", "settings", args=("to_rebuild", "of another"))
+    await queue._engine.run(queue._engine.calls.audit("heads", "0", fix=True, of="an older one"))
+    assert await raw(queue, "HGET", "settings", args=("to_rebuild",)) == b"of another"
+    await queue.reconcile()
+    assert await raw(queue, "HGET", "settings", args=("to_rebuild",)) is None
+
+
+async def test_a_letter_is_redriven_or_purged_whatever_its_list_holds(make_queue: MakeQueue) -> None:
+    queue = await buried(make_queue, "1", "2", "3")
+    await raw(queue, "SET", "dead", "a", args=("not what it was",))
+    assert await queue.dead_letters.redrive("a", "1") == 1
+    assert await queue.dead_letters.purge("a", "2") == 1
+    assert await state(queue, "a", "1") == "ready"
+    stats = await queue.stats()
+    assert (stats.ready, stats.dead) == (1, 1)
+    await queue.reconcile()
+    assert await queue.dead_letters.count("a") == 1
+    await assert_whole(queue)
+
+
+async def test_a_list_that_cannot_be_written_has_one_mark(make_queue: MakeQueue) -> None:
+    """However many messages fail on it until the next reconcile."""
+    queue = await buried(make_queue)
+    await raw(queue, "SET", "dead", "a", args=("not what it was",))
+    await put(queue, "a", *map(str, range(30)))
+    for lease in await queue.claim(30):
+        assert await lease.fail("no") == "retried"
+    assert await marks(queue) == {join("a", "").encode()}
+    await queue.reconcile()
+    assert await marks(queue) == set()
+
+
+async def test_a_doctor_who_is_cut_leaves_no_letter_unlisted(make_queue: MakeQueue) -> None:
+    """He takes a list of another type away: letters that he had looked at before are to be listed again too."""
+    queue = await buried(make_queue, *map(str, range(5)))
+    await raw(queue, "SET", "dead", "a", args=("not what it was",))
+    calls = queue._engine.calls
+    with cut(queue, Cut("audit_heads", 12, "ERR injected fault")), pytest.raises(Exception, match="injected"):
+        await queue._engine.run(calls.audit("heads", "0", fix=True))
+    assert await raw(queue, "TYPE", "dead", "a") in (b"none", b"zset")
+    await queue.reconcile()
+    assert await queue.dead_letters.count("a") == 5
+    await assert_whole(queue)
+
+
+async def test_a_cursor_is_taken_back_wherever_a_letter_stands(make_queue: MakeQueue) -> None:
+    queue = await buried(make_queue, "1", "2")
+    await raw(queue, "ZADD", "dead", "a", args=("1e-8", "1"))
+    items, cursor = await queue.dead_letters.list("a", limit=1)
+    assert [item.message.id for item in items] == ["1"]
+    items, _ = await queue.dead_letters.list("a", limit=1, cursor=cursor)
+    assert [item.message.id for item in items] == ["2"]

@@ -122,6 +122,22 @@ async def read_letters_of_another_type(scene: Scene) -> None:
     await scene.run(scene.queue._engine.calls.audit("dead", "0", fix=True, of="nobody", marks=[MARK]))
 
 
+async def _lists_destroyed(scene: Scene) -> None:
+    """Dead letters and a lane that takes turns are found by their messages alone."""
+    await prepared(scene)
+    await dead_letter(scene)
+    await scene.add("d", "d1", "d2", org=None)
+    await faults.wrong_type(scene.queue, "dead", "a")
+    await raw(scene.queue, "SET", "ring", "t", "default", "d", args=("not what it was",))
+    await scene.queue._engine.run(scene.queue._engine.calls.tidy("s0"))
+    await raw(scene.queue, "HSET", "settings", args=("to_rebuild", "1"))
+
+
+@act("tidy", "audit_dead", "audit_heads", "recount", given=_lists_destroyed)
+async def reconcile_what_was_destroyed(scene: Scene) -> None:
+    await scene.queue.reconcile()
+
+
 async def worse(scene: Scene) -> None:
     """All that the passes can mend, each in a place of its own."""
     await damaged(scene)

@@ -244,8 +244,6 @@ class Faults:
             await self.act.given(scene)
             if act:
                 await self.act.go(scene)
-            if self.act.after:
-                self.damage |= await standing(scene)
             self.damage |= await wrong_afterwards(scene, self.act)
             self.deaths |= scene.dead
             await forget(queue)

@@ -228,7 +228,7 @@ async def test_nothing_is_lost_wherever_a_redrive_is_cut(make_queue: MakeQueue, 
     "slots 6",
     "wherever a redrive or a purge is cut, the next reconcile makes the dead letters those that are dead",
     without(
-        "naming the tenant whose letters are changed",
+        "the mark of the tenant whose letters are changed",
         PLACES,
         "  call('SADD', k.doubtful, at_letters[tenant])\n",
         "",

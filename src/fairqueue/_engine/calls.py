@@ -242,11 +242,11 @@ class Calls:
     def reconcile_open(self, group: str, stream: Stream | None = None) -> Call[bool]:
         return self._replayable("reconcile_open", bool, stream, group=group)
 
-    def tidy(self, cursor: str) -> Call[tuple[str, list[str], bool]]:
-        """Next cursor, the lanes that take turns again, and whether rings must be written again from the messages."""
+    def tidy(self, cursor: str) -> Call[tuple[str, list[str]]]:
+        """Next cursor, and the lanes that take turns again."""
 
-        def decode(raw: list[Any]) -> tuple[str, list[str], bool]:
-            return replies.text(raw[0]), replies.texts(raw[1]), bool(raw[2])
+        def decode(raw: list[Any]) -> tuple[str, list[str]]:
+            return replies.text(raw[0]), replies.texts(raw[1])
 
         return self._call("tidy", decode, cursor=cursor)
 
@@ -255,7 +255,8 @@ class Calls:
     ) -> Call[tuple[str, int, list[list[str]]]]:
         """One bounded step of the self-check ``audit_<what>``: next cursor, entries looked at, findings.
 
-        ``marks``: of dead letters in doubt, that are taken away with the last step.
+        ``marks``: of dead letters in doubt, that are taken away with the last step. ``of``: the tenant whose dead
+        letters, or the sign that heads were to be walked over.
         """
 
         def decode(raw: list[Any]) -> tuple[str, int, list[list[str]]]:

@@ -107,14 +107,13 @@ async def _open(engine: Engine, closed: list[str], report: ReconcileReport) -> N
 
 
 async def _tidy(engine: Engine) -> None:
-    """What scripts that were cut may have left: dead letters in doubt, lanes that stopped, clocks nobody goes by, counters."""
-    await _read_letters(engine)
-    cursor, missing = "s0", False
+    """What scripts that were cut may have left: lanes that stopped, clocks nobody goes by, dead letters in doubt, counters."""
+    cursor = "s0"
     while cursor != "0":
-        cursor, _, lost = await engine.run(engine.calls.tidy(cursor))
-        missing = missing or lost
-    if missing:
-        await _rebuild(engine)
+        cursor, _ = await engine.run(engine.calls.tidy(cursor))
+    await _read_letters(engine)
+    if sign := await engine.read("HGET", key(engine.calls.root, "settings"), "to_rebuild", empty=None):
+        await _rebuild(engine, text(sign))
     await engine.run(engine.calls.recount(fix=True, most=_RECOUNTED))
 
 
@@ -128,10 +127,17 @@ async def _read_letters(engine: Engine) -> None:
         await _mend(engine, "dead", text(tenant), of_tenant)
 
 
-async def _rebuild(engine: Engine) -> None:
-    """Rings or due times were evicted, or deleted by hand: each message is put where its header says."""
-    _log.warning("rings or due times are missing in %r: written again from the messages", engine.options.name)
-    await _mend(engine, "heads")
+async def _rebuild(engine: Engine, sign: str) -> None:
+    """Lists were evicted, or destroyed by hand: each message is put where its header says, and nothing else is there.
+
+    The sign goes with the last step: who is killed on the way leaves it to the next.
+    """
+    _log.warning(
+        "rings, due times or dead letters of %r are written again from the messages", engine.options.name
+    )
+    async for tenant in scan(engine, "SSCAN", key(engine.calls.root, "dead_tenants")):
+        await _mend(engine, "dead", text(tenant))
+    await _mend(engine, "heads", sign)
 
 
 async def _mend(engine: Engine, what: str, of: str = "", marks: Sequence[bytes] = ()) -> None:

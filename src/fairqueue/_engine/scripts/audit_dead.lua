@@ -11,7 +11,7 @@ local held, page = other_type(k.dead(of), 'zset'), { '0', {} }
 if held then
   found('KEEP', 'dead' .. US .. of, 'the dead letters key holds a ' .. held .. ', not a zset')
   if fix == 1 then
-    call('HSET', k.settings, 'to_rebuild', '1') -- first: letters that are on no list are found by their headers alone
+    to_be_rebuilt() -- first: letters that are on no list are found by their headers alone
     call('UNLINK', k.dead(of))
   end
 else

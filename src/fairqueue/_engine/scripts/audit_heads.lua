@@ -1,5 +1,5 @@
 -- audit_heads: a page of messages, each against the place its header names. With fix, the place is written
--- again.
+-- again; the last page takes away the sign that this was to be done, `of`, unless it was given anew meanwhile.
 -- ARGV schema now:int cursor fix:int of
 -- FLAGS allow-oom
 -- REPLY next cursor, how many, findings of (check, subject, evidence)
@@ -78,7 +78,10 @@ function checks.x(mid)
   local place = not held and call('ZSCORE', k.dead(tenant), id_of(mid))
   if held then
     found('KEEP', 'dead' .. US .. tenant, 'the dead letters key holds a ' .. held .. ', not a zset')
-    if fix == 1 then call('UNLINK', k.dead(tenant)) end
+    if fix == 1 then
+      to_be_rebuilt() -- first: letters that were listed before this page are on no list now
+      call('UNLINK', k.dead(tenant))
+    end
   elseif place and tonumber(place) >= 0 and tonumber(place) < SEQS then
     at_least('dead', tonumber(place))
   else
@@ -88,8 +91,8 @@ function checks.x(mid)
   if fix == 1 and not place then
     given_out.dead = numbers('dead', 1)
     call('ZADD', k.dead(tenant), given_out.dead, id_of(mid))
-    call('SADD', k.dead_tenants, tenant)
   end
+  if fix == 1 then call('SADD', k.dead_tenants, tenant) end
 end
 
 -- A payload that is gone: nobody can run the message any more, so it goes where a claim would send it. One in flight
@@ -123,4 +126,7 @@ for i = 1, #heads, 2 do
   end
 end
 if fix == 1 then flush_moves() end
+if fix == 1 and page[1] == '0' and of ~= '' and call('HGET', k.settings, 'to_rebuild') == of then
+  call('HDEL', k.settings, 'to_rebuild')
+end
 return { page[1], #heads / 2, findings }

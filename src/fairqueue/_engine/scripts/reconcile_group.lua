@@ -52,7 +52,7 @@ local function has_lost_lists(pool)
 end
 
 for _, pool in ipairs(cursor == '0' and call('SRANDMEMBER', k.pools, POOLS) or {}) do
-  if has_lost_lists(pool) then call('HSET', k.settings, 'to_rebuild', '1') end
+  if has_lost_lists(pool) then to_be_rebuilt() end
 end
 local left = cursor == '0' and 64 or 0 -- promises that are looked at
 for _, pool in ipairs(left > 0 and call('SRANDMEMBER', k.waiters(group), POOLS) or {}) do

@@ -31,8 +31,7 @@ for i, letter in ipairs(letters) do
   count(tenant, 'redriven')
   ids[i] = id_of(letter.mid)
 end
-many('ZREM', k.dead(tenant), ids)
-if call('EXISTS', k.dead(tenant)) == 0 then call('SREM', k.dead_tenants, tenant) end
+letters_leave(tenant, ids)
 flush_moves()
 record(#letters, REPLAY_MS)
 return #letters

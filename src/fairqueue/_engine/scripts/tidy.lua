@@ -1,9 +1,9 @@
 -- tidy: a page of what scripts that were cut, or hands that mended a key, may leave: lanes that had been stopped
--- and can be read again, virtual times nobody goes by, tenants without dead letters. cursor is "<kind><n>".
+-- and can be read again, virtual times nobody goes by, tenants without dead letters. Where rings or due times are
+-- missing (evicted, or deleted by hand) the sign is set that they be written again. cursor is "<kind><n>".
 -- ARGV schema now:int cursor
 -- FLAGS allow-oom
--- REPLY next cursor ('0' at the end), lanes that take turns again, 1 when rings or due times are missing (evicted, or
--- deleted by hand): they must be written again from the messages
+-- REPLY next cursor ('0' at the end), lanes that take turns again
 -- @include transition
 -- @include walks
 
@@ -35,6 +35,7 @@ function look.v(scope)
 end
 
 function look.d(tenant)
+  if failed(try('ZCARD', k.dead(tenant))) then letters_in_doubt(tenant) end
   if call('EXISTS', k.dead(tenant)) == 0 then call('SREM', k.dead_tenants, tenant) end
 end
 
@@ -52,9 +53,7 @@ local function ready_elsewhere(pool, ready, most, alone)
 end
 
 -- Signs that cost little to look at. A counter that is behind gives a false one: the same sign is heeded once.
-local function something_is_missing()
-  local certain = call('HGET', k.settings, 'to_rebuild')
-  if certain then call('HDEL', k.settings, 'to_rebuild') end
+local function look_for_what_is_missing()
   local pools, gauges = call('SRANDMEMBER', k.pools, POOLS), call('HMGET', k.totals, 'r', 'd')
   local ready, delayed = tonumber(gauges[1]) or 0, tonumber(gauges[2]) or 0
   local likely = #pools == 0 and ready > 0 or delayed > 0 and call('EXISTS', k.delayed) == 0
@@ -63,9 +62,9 @@ local function something_is_missing()
     likely = likely or nobody and ready_elsewhere(pool, ready, math.floor(LOOKED_AT / #pools), #pools == 1)
   end
   local sign = ready .. ' ' .. delayed
-  if not likely or call('HGET', k.settings, 'rebuilt_at') == sign then return certain end
+  if not likely or call('HGET', k.settings, 'rebuilt_at') == sign then return end
+  to_be_rebuilt() -- first: it is heeded until that is done
   call('HSET', k.settings, 'rebuilt_at', sign)
-  return true
 end
 
 -- A script was cut when the last one had left the pool. With nothing ready anywhere no ring can be missing there.
@@ -79,8 +78,11 @@ local function forget_idle_pools()
   end
 end
 
-if cursor == 's0' then forget_idle_pools() end
-local missing = cursor == 's0' and call('EXISTS', k.head) == 1 and something_is_missing()
+if cursor == 's0' then
+  forget_idle_pools()
+  if call('EXISTS', k.head) == 1 then look_for_what_is_missing() end
+  call('SCARD', k.doubtful) -- of another type it is mended as any index is
+end
 local kind, inner = place_in(KINDS, cursor)
 local page
 if kind == 'd' then
@@ -91,4 +93,4 @@ end
 for i = 1, #page[2], kind == 'd' and 1 or 2 do look[kind](page[2][i]) end
 flush_moves()
 
-return { step_after(KINDS, kind, page[1]), resumed, missing and 1 or 0 }
+return { step_after(KINDS, kind, page[1]), resumed }

@@ -24,6 +24,13 @@ local function counted_anew(refusal, key, field, by)
   return redis.call('HINCRBY', key, field, by)
 end
 
+-- Lists must be written again from the messages: reconcile is told. The sign is of this script alone, so that no walk
+-- that began before takes it away.
+local function to_be_rebuilt()
+  local time = redis.call('TIME')
+  redis.call('HSET', k.settings, 'to_rebuild', time[1] .. '.' .. time[2])
+end
+
 -- An index that holds another type (somebody's hand) must stop nobody but who is in it. It can be written again from
 -- the messages: it is removed, and reconcile is told; for who only reads it is empty. Everything else of a wrong type
 -- is the doctor's.
@@ -35,7 +42,7 @@ local function mended(refusal, command, key, ...)
   if not is then error(refusal) end
   if READ_ONLY then return redis.call(command, root .. 'none', ...) end
   redis.log(redis.LOG_WARNING, 'fairqueue: ' .. key .. ' held a ' .. is .. ', not a ' .. wanted .. ': removed')
-  redis.call('HSET', k.settings, 'to_rebuild', '1') -- first: what is removed and not told of would stay away
+  to_be_rebuilt() -- first: what is removed and not told of would stay away
   redis.call('UNLINK', key)
   try('HINCRBY', k.totals, 'healed', 1)
   return redis.call(command, key, ...)

@@ -236,7 +236,7 @@ do
   -- A tenant that takes turns without a lane: left by a script that was cut, or its ring was evicted or deleted.
   local function leave_without_lane(any, tenant_tag)
     if call('EXISTS', parked_key(any)) == 0 and (tonumber(call('HGET', k.tenant(any.tenant), 'r')) or 0) > 0 then
-      call('HSET', k.settings, 'to_rebuild', '1') -- reconcile writes the rings again, from the messages
+      to_be_rebuilt() -- reconcile writes the rings again, from the messages
     end
     tenant_changed(any, tenant_tag)
   end

@@ -1,6 +1,6 @@
 -- The places a message can be put, each written before the old one is left; the header says which one is true.
 -- SHARES put_header make_delayed make_ready note make_dead salvage_header readable_header drop_body gone unlisted
--- SHARES make_gone unlist_later left_flight flush_moves at_letters_of
+-- SHARES make_gone unlist_later left_flight flush_moves at_letters_of letters_in_doubt letters_leave
 local function put_header(mid, h) call('HSET', k.head, mid, pack_header(h)) end
 
 local function make_delayed(mid, h, due)
@@ -30,21 +30,31 @@ end
 
 -- Tenants whose dead letters this script changes are marked meanwhile. One that is cut leaves its mark, and reconcile
 -- looks through those letters: nobody else might come to them for a long time. Each mark is of one script alone, so no
--- other, and no walk that began before, takes it away.
-local at_letters = {} -- tenant -> its mark, or false: something failed, and the mark stays
+-- other, and no walk that began before, takes it away. A list that cannot be written has one mark for all.
+local at_letters, broken = {}, {} -- tenant -> the mark; tenants whose list failed
 
 local function at_letters_of(tenant)
-  if at_letters[tenant] ~= nil then return end
+  if at_letters[tenant] then return end
   at_letters[tenant] = tenant .. US .. int(numbers('doubts', 1))
   call('SADD', k.doubtful, at_letters[tenant])
 end
 
+local function letters_in_doubt(tenant) broken[#broken + 1] = tenant .. US end
+
 local function letters_are_right()
   local marks = {}
-  for _, mark in pairs(at_letters) do
-    if mark then marks[#marks + 1] = mark end
-  end
+  for _, mark in pairs(at_letters) do marks[#marks + 1] = mark end
+  many('SADD', k.doubtful, broken) -- first: the others go
   many('SREM', k.doubtful, marks)
+end
+
+-- These are on the list no more. One that cannot be written is left to reconcile, like whoever died.
+local function letters_leave(tenant, ids)
+  for from = 1, #ids, CHUNK do
+    local these = { unpack(ids, from, math.min(from + CHUNK - 1, #ids)) }
+    if failed(try('ZREM', k.dead(tenant), unpack(these))) then letters_in_doubt(tenant) end
+  end
+  if call('EXISTS', k.dead(tenant)) == 0 then call('SREM', k.dead_tenants, tenant) end
 end
 
 local function note(mid, h, reason, text)
@@ -60,7 +70,7 @@ local function make_dead(mid, h, reason, text)
   local at = numbers('dead', 1)
   call('SADD', k.dead_tenants, tenant) -- first: a list of letters that is not registered is found by nobody
   if failed(try('ZADD', k.dead(tenant), at, id_of(mid))) then
-    at_letters[tenant] = false
+    letters_in_doubt(tenant)
     make_delayed(mid, h, now + RETRY_LANE_MS)
     return 'd'
   end
@@ -128,8 +138,7 @@ local function unlist(mid, h)
   elseif h.state == 'd' then
     call('ZREM', k.delayed, mid)
   elseif h.state == 'x' then
-    if failed(try('ZREM', k.dead(tenant), id_of(mid))) then at_letters[tenant] = false end
-    if call('EXISTS', k.dead(tenant)) == 0 then call('SREM', k.dead_tenants, tenant) end
+    letters_leave(tenant, { id_of(mid) })
   end
 end
 

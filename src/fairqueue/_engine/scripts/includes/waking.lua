@@ -95,7 +95,7 @@ do
   -- A tenant is on a group's list without a lane there: left by a script that was cut, or its list was evicted.
   local function list_is_gone(pool, group, tenant)
     for _, at in ipairs(call('HVALS', k.parked(pool .. US .. tenant))) do
-      if at == group then call('HSET', k.settings, 'to_rebuild', '1') end
+      if at == group then to_be_rebuilt() end
     end
   end
 
