@@ -133,7 +133,7 @@ async def _rebuild(engine: Engine, sign: str) -> None:
     The sign goes with the last step: who is killed on the way leaves it to the next.
     """
     _log.warning(
-        "rings, due times or dead letters of %r are written again from the messages", engine.options.name
+        "rings, due times or letters are missing in %r: written again from the messages", engine.options.name
     )
     async for tenant in scan(engine, "SSCAN", key(engine.calls.root, "dead_tenants")):
         await _mend(engine, "dead", text(tenant))
