@@ -157,12 +157,6 @@ async def not_healed(scene: Scene) -> set[str]:
     return passing_of(await findings(scene))
 
 
-def of_a_destroyed_list(found: str, damage: set[str]) -> bool:
-    """Dead letters whose list a hand had destroyed, and a doctor who was cut has only made empty: the next lists them."""
-    destroyed = any("the dead letters key holds" in one for one in damage)
-    return destroyed and found.startswith(UNMENDED) and "dead but not among the dead letters" in found
-
-
 UNMENDED = "before it is mended: "
 
 
@@ -277,8 +271,7 @@ class Faults:
         met_by_another, _ = which
         if met_by_another:
             await scene.claimed_by_another()
-        found = await wrong_afterwards(scene, self.act) - self.damage
-        wrong = {one for one in found if not of_a_destroyed_list(one, self.damage)}
+        wrong = await wrong_afterwards(scene, self.act) - self.damage
         verdict = Verdict(
             tuple(sorted(scene.accepted - scene.ended)),
             tuple(sorted(scene.dead - self.deaths - scene.condemned)),

@@ -45,7 +45,7 @@ UNREACHED = (
         ("reclaim",), "includes/places.lua", ("call('HDEL', k.head, mid)", "call('HDEL', k.body, mid)"),
         "what has no name of a message is dropped before its header is looked at",
     ),
-    Unreached(BY_ITSELF, "includes/begin.lua", ("redis.call('TIME')",), "the scenes have a clock of their own"),
+    Unreached(BY_ITSELF, "includes/begin.lua", ("local time = redis.call('TIME')",), "the scenes have a clock of their own"),
     Unreached(BY_ITSELF, "includes/begin.lua", ("if READ_ONLY",), "only in scripts that read"),
     Unreached(
         ("claim",), "includes/claim_take.lua", ("CHUNK - 1, #entries)))",), "only for more than 500 messages at once"

@@ -27,8 +27,8 @@ end
 -- Lists must be written again from the messages: reconcile is told. The sign is of this script alone, so that no walk
 -- that began before takes it away.
 local function to_be_rebuilt()
-  local time = redis.call('TIME')
-  redis.call('HSET', k.settings, 'to_rebuild', time[1] .. '.' .. time[2])
+  local sign = redis.call('TIME')
+  redis.call('HSET', k.settings, 'to_rebuild', sign[1] .. '.' .. sign[2])
 end
 
 -- An index that holds another type (somebody's hand) must stop nobody but who is in it. It can be written again from
