@@ -592,3 +592,26 @@ async def test_a_damaged_count_of_batons(make_queue: MakeQueue) -> None:
     assert await commands(queue) - before < 1000
     await queue.limits.set("org", "o", 1)
     assert await claimed(queue) == ["a"]
+
+
+@guard(
+    "baton",
+    "a slot that is handed back in a claim goes to the least served of those who wait, not to whom the claim meets next",
+    without(
+        "keeping it for them",
+        "includes/claim_admit.lua",
+        "return gate.held + woken + gate.handed_back < gate.limit",
+        "return gate.held + woken < gate.limit",
+    ),
+)
+async def test_a_slot_that_is_handed_back_is_kept_for_those_who_wait(make_queue: MakeQueue) -> None:
+    """a is at its own limit when it comes for its slot of the org."""
+    queue = await make_queue(limits=[Limit("tenant"), Limit("org", default=2, key="org")])
+    await queue.limits.set("tenant", "a", 1)
+    await send_as(queue, "b", "c", "c")
+    running = await queue.claim(2)
+    await send_as(queue, "b", "a", "c", "c")
+    assert await queue.claim() == []
+    await queue.enqueue("needs no slot of the org", tenant="a")
+    await queue.complete_many(running)
+    assert sorted(lease.message.tenant for lease in await queue.claim(5)) == ["a", "b", "c"]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fairqueue import FairQueue, Lease, Limit, NewMessage
@@ -212,6 +212,26 @@ class Play:
             assert self.running or not sum(self.waiting.values()), f"nobody is given {self.waiting}"
 
 
+HANDED_BACK = Plan(
+    own={"B": 1},
+    shared={"g": 3},
+    steps=[
+        ("arrive", made([("B", 1, "g", 0.5, 1)])),
+        ("arrive", made([("A", 1, "g", 0.5, 1)])),
+        ("arrive", made([
+            ("A", 1, "g", 0.5, 1), ("B", 1, "g", 0.5, 6), ("B", 1, None, 0.5, 2),
+            ("C", 1, "g", 0.01, 2), ("C", 1, "g", 0.01, 7), ("C", 1, "g", 0.5, 1),
+        ])),
+        ("arrive", made([("A", 1, "g", 0.5, 1)])),
+        ("claim", 1),
+        ("claim", 1),
+        ("arrive", made([*[("A", 1, "g", 0.5, 1)] * 4, ("A", 2, "g", 1, 1), ("C", 1, "g", 1, 3)])),
+    ],
+)  # fmt: skip
+"""B hands back, at its own limit, what it was promised at the group: that was taken by whom the claim met next."""
+
+
+@example(plan=HANDED_BACK)
 @given(plans() | plans(crowded=True) | plans(crowded=True, most_groups=1))
 @settings(max_examples=120)
 def test_no_arrival_breaks_the_bound_leaves_work_idle_or_lets_anybody_starve(

@@ -119,7 +119,7 @@ local function use_baton(lane, group, cost)
   return true
 end
 
--- The lane gives back the batons it holds and what they charged; returns the set of their groups, to be woken again.
+-- The lane gives back the batons it holds and what they charged; returns how many of which group, to be woken again.
 local function hand_back(lane)
   local batons = {}
   for _, group in ipairs(lane.groups) do
@@ -128,7 +128,7 @@ local function hand_back(lane)
       local scope = group_scope(lane.pool, group)
       drop_batons(lane, group)
       if not policy.by_seq then refund(scope, lane.tenant, charge) end
-      batons[group] = true
+      batons[group] = count
     end
   end
   return batons

@@ -1,5 +1,5 @@
 -- Who is let in. A group's state is read once and counted on while this script takes slots.
--- SHARES gates dirty gate_of has_room blocking_group own_leftover dirty_found
+-- SHARES gates dirty gate_of has_room keep_for_waiters blocking_group own_leftover dirty_found
 local gates, dirty = {}, {}
 
 local function gate_of(group)
@@ -9,6 +9,7 @@ local function gate_of(group)
   if not held then mark_dirty(group, 'dirty') end
   local state = dirty_state(group)
   gate = { limit = limit_of(group), held = held, dirty = state, closed = state == 'closed' or not held, taken = 0 }
+  gate.handed_back = 0
   gates[group] = gate
   return gate
 end
@@ -19,8 +20,15 @@ local function has_room(gate, lane, group)
   local woken = call('HLEN', woken_key(lane.pool, group))
   gate.woken = woken > 0
   if not gate.limit then return true end
-  if woken > 0 and batons_of(lane, group) > 0 then woken = 0 end
-  return gate.held + woken < gate.limit
+  if woken > 0 and batons_of(lane, group) > 0 then return gate.held < gate.limit end
+  return gate.held + woken + gate.handed_back < gate.limit
+end
+
+-- A slot that was handed back in this script is for one of those who wait: they are woken at its end, the least served
+-- first, and whoever comes by until then is one of them.
+local function keep_for_waiters(group, count)
+  local gate = gate_of(group)
+  gate.handed_back = gate.handed_back + count
 end
 
 -- A group that is full of promises alone lets in whoever may take one over.

@@ -106,7 +106,10 @@ do
     local rival = not has_room(gate, lane, group) and rival_of(lane, group)
     if not rival then return false end
     parks = parks + 1 -- whoever lost a promise is parked
-    for baton in pairs(take_over(lane, group, cost, rival)) do batons[baton] = true end
+    for baton, count in pairs(take_over(lane, group, cost, rival)) do
+      keep_for_waiters(baton, count)
+      batons[baton] = true
+    end
     return false
   end
 
@@ -135,8 +138,12 @@ do
   local function park_at(lane, group, lane_tag, tenant_tag)
     parks = parks + 1
     if lane.listed then lane.listed[group] = nil end
-    for baton in pairs(park(lane, group, lane_tag, tenant_tag)) do
-      if is_alone(lane, baton) then wake({ [baton] = true }, gate_of(baton).taken) end
+    for baton, count in pairs(park(lane, group, lane_tag, tenant_tag)) do
+      if is_alone(lane, baton) then
+        wake({ [baton] = true }, gate_of(baton).taken)
+      else
+        keep_for_waiters(baton, count)
+      end
       batons[baton] = true
     end
   end
