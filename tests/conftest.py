@@ -12,6 +12,7 @@ import pytest
 from fairqueue import FairQueue
 from fairqueue.embedded import start_sync
 from fairqueue.testing import ManualClock, assert_whole
+from tests.support.cluster import Cluster
 from tests.support.processes import Server
 from tests.support.programs import other_program
 from tests.support.told_at_once import tell_at_once
@@ -65,6 +66,40 @@ def server() -> Iterator[str]:
     embedded.close()
 
 
+MakeCluster = Callable[..., Cluster]
+
+
+@pytest.fixture(scope="session")
+def shared_cluster() -> Iterator[Cluster]:
+    """A cluster that lives as long as the test process; nodes that are only slow are not replaced."""
+    shared = Cluster(node_timeout_ms=5000)
+    try:
+        yield shared.start()
+    finally:
+        shared.remove()
+
+
+@pytest.fixture
+def cluster(shared_cluster: Cluster) -> Cluster:
+    """The shared cluster, empty and whole: as the last test left it until then, so that it can be looked at."""
+    shared_cluster.reset()
+    return shared_cluster
+
+
+@pytest.fixture
+def make_cluster() -> Iterator[MakeCluster]:
+    """Starts clusters that belong to the test, for what takes nodes away; they are removed after it."""
+    made: list[Cluster] = []
+
+    def make(**options: Any) -> Cluster:
+        made.append(Cluster(**options))
+        return made[-1].start()
+
+    yield make
+    for one in made:
+        one.remove()
+
+
 @pytest.fixture
 def namespace() -> str:
     """A name no other test uses."""
@@ -82,12 +117,16 @@ MakeQueue = Callable[..., Awaitable[FairQueue[Any]]]
 
 @pytest.fixture
 async def make_queue(
-    server: str, namespace: str, clock: ManualClock, request: pytest.FixtureRequest
+    server: str,
+    namespace: str,
+    clock: ManualClock,
+    make_cluster: MakeCluster,
+    request: pytest.FixtureRequest,
 ) -> AsyncIterator[MakeQueue]:
     """Makes connected clients of this test's namespace on a manual clock; ``clock=None`` for the server's.
 
     The five checks on these are made here and not with the others: when what the test started is gone, and by a client
-    of the test, which may reach its server through a proxy.
+    of the test, which may reach its server through a proxy. Clusters of the test are still there then.
     """
     queues: list[FairQueue[Any]] = []
 

@@ -30,7 +30,7 @@ def main(name: str, variable: str, seconds: float, command: list[str]) -> int:
     try:
         status = process.wait(seconds)
     except subprocess.TimeoutExpired:
-        more = f"for more time on a slow or busy machine: make {variable}={MORE * seconds:g}"
+        more = f"for more time on a slow or busy machine: make {name.removeprefix('make ')} {variable}={MORE * seconds:g}"
         print(f"\n{name}: over its budget of {seconds:g} s, ending it ({more})", file=sys.stderr, flush=True)
         _end(process)
         return OUT_OF_BUDGET

@@ -98,8 +98,9 @@ def _of_chaos(runs: Results) -> Figures:
     if "failed" in run:
         return _surroundings(run) | {"failed": run["failed"]}
     what = ("seed", "wanted", "kills", "faults", "problems", "messages", "deliveries", "repeated",
-            "lost", "wedged", "doubled", "exceeded")  # fmt: skip
-    return _surroundings(run) | {name: run[name] for name in what}
+            "lost", "wedged", "doubled", "exceeded",
+            "forbidden", "pauses", "cancels", "expired", "rated")  # fmt: skip
+    return _surroundings(run) | {name: run[name] for name in what if name in run}
 
 
 def _short(found: dict[str, Results], run: Results, ran: set[str | None]) -> Iterator[str]:

@@ -3,14 +3,16 @@
 Without an option it takes the figures of the last runs of ``make faults`` and ``make chaos`` (build/faults, build/chaos),
 keeps them in docs/reliability.json, and writes the page from there. They have to be whole runs; --allow-short takes others,
 and the page says what they were. --render writes the page again from the figures that are kept: after a test got another
-name, say. --check tells whether the page is what these figures and the tests make of it, word for word. The tests
-themselves are read, not imported.
+name, say. --check tells whether the page is what these figures and the tests make of it, word for word; and it says, which
+is no fault of the page, when the source or the faults have changed since the runs. The tests themselves are read, not
+imported.
 """
 
 from __future__ import annotations
 
 import ast
 import json
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -23,6 +25,7 @@ from tools.fault_results import HARM
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, FIGURES = ROOT / "docs" / "reliability.md", ROOT / "docs" / "reliability.json"
+RUN = ("src", "tests/faults")  # what the figures are of
 CASES = ROOT / "tests" / "faults" / "cases"
 
 INTRO = """\
@@ -42,9 +45,9 @@ that are really killed and frozen where the case says so. After every test five 
 
 Where a fault cannot happen in this design (there is no second list of claimed messages, and one script does a whole
 transition), its test shows that. "Visibility is 1 s, for 2" means: 1 where the report asks for 2, to keep the run short.
-Numbers of rounds, messages and tenants are those of the reports; the short form of a run takes a tenth of them.
+Numbers of rounds, messages and tenants are those of the reports; the short form of a run takes a tenth of them. `make faults` is
+the run (`FAULTS_EVERY=8 make faults` the short form), `make chaos` the one of kills (`make chaos KILLS=30`).
 
-M2 is about pausing, and this version has no pause: its test shows what stops a tenant today, a limit of 0.
 """
 
 
@@ -133,7 +136,7 @@ def _summary(cases: int, results: dict[Test, str], figures: Figures) -> str:
     states = Counter(map(_state, results.values()))
     counted = ", ".join(f"{count} {state}" for state, count in states.items())
     short = (
-        [f"**This is no whole run without a problem:** {'; '.join(figures['short'])}."]
+        [f"**The last run was not whole, or had problems:** {'; '.join(figures['short'])}."]
         if figures["short"]
         else []
     )
@@ -154,7 +157,24 @@ def _of_run(what: str, run: Figures) -> str:
         return f"The run of `{what}` that the figures are of did not write down its commit, its server and its Python."
     commit = f"commit {run['commit']}" if run["commit"] else "a commit that is not known"
     changed = ", with changes besides," if run["changed"] else ""
-    return f"The figures of `{what}` are of {commit}{changed} on {run['date']}, with {run['server']} and Python {run['python']}."
+    found = f"The figures of `{what}` are of {commit}{changed} on {run['date']}, with {run['server']} and Python {run['python']}."
+    return (
+        f"{found} What has changed since: `git diff {run['commit']} -- {' '.join(RUN)}`."
+        if run["commit"]
+        else found
+    )
+
+
+def since(run: Figures) -> str:
+    """In words, what the figures do not speak of: a source, or faults, that are not those of the commit that was run."""
+    commit = run.get("commit")
+    if not commit:
+        return "the figures are of a commit that was not written down"
+    words = ["git", "-C", str(ROOT), "diff", "--quiet", commit, "HEAD", "--", *RUN]
+    status = subprocess.run(words, capture_output=True, check=False).returncode
+    if status > 1:
+        return f"the figures are of commit {commit}, which is not known here"
+    return f"the figures are of commit {commit}: {' or '.join(RUN)} are not those any more" if status else ""
 
 
 def _commands(cuts: Figures) -> Iterator[str]:
@@ -220,8 +240,19 @@ def _chaos(run: Figures) -> Iterator[str]:
             f"{run['faults'] - run['kills']:,} times (seed {run['seed']}); {found}of {run['messages']:,} messages in "
             f"{run['deliveries']:,} deliveries, {run['repeated']:,} of them again after a lease had expired, {run['lost']} "
             f"were lost, {run['wedged']} stuck, and {run['doubled']} run twice without an expired lease; a limit was "
-            f"exceeded {run['exceeded']} times, by the handlers' own log (tests/chaos). {_of_run('make chaos', run)}"
+            f"exceeded {run['exceeded']} times, by the handlers' own log (tests/chaos). {_flow(run)}{_of_run('make chaos', run)}"
         )
+
+
+def _flow(run: Figures) -> str:
+    """A run from before there was any of it has none of its figures."""
+    if "forbidden" not in run:
+        return ""
+    return (
+        f"Meanwhile {run['pauses']:,} pauses stood, {run['cancels']:,} cancels were answered, {run['expired']:,} messages "
+        f"expired and {run['rated']:,} deliveries were under a rate, all with weights and guarantees that changed: "
+        f"{run['forbidden']} were started although they were paused, cancelled, expired or out of tokens. "
+    )
 
 
 def _harm(figures: Figures) -> str:
@@ -248,6 +279,9 @@ def kept() -> Figures:
 def main(options: list[str]) -> int:
     """0 when the page is (now) what the tests and the figures say."""
     if "--check" in options:
+        for what in ("faults", "chaos"):
+            if older := since(kept()[what]):
+                print(f"make {what}: {older}", file=sys.stderr)
         return 0 if PAGE.read_text(encoding="utf-8") == page(kept()) else 1
     if "--render" not in options:
         figures = taken([name_of(test) for test in tests()])

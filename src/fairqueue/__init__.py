@@ -11,7 +11,9 @@ from __future__ import annotations
 from fairqueue.codec import JsonCodec
 from fairqueue.config import Codec
 from fairqueue.errors import (
+    BacklogFullError,
     ConfigurationError,
+    DamagedKeyError,
     FairQueueError,
     InvalidMessageError,
     LeaseLostError,
@@ -23,6 +25,8 @@ from fairqueue.errors import (
     SchemaMismatchError,
     SettingsChangedError,
 )
+from fairqueue.explanation import Explanation, Holder, Stop
+from fairqueue.fairness_report import FairnessReport, TenantFairness
 from fairqueue.lease import Lease
 from fairqueue.limits import Limit
 from fairqueue.maintenance.auditor import AuditReport, Finding
@@ -34,7 +38,16 @@ from fairqueue.outcomes import DeadLetterNow, Outcome, Release, Retry
 from fairqueue.queue import FairQueue
 from fairqueue.retry import RetryPolicy
 from fairqueue.running import current_lease
-from fairqueue.states import LimitState, QueueState, QueueStats, TenantState, Totals, WorkerState
+from fairqueue.states import (
+    LimitState,
+    Pause,
+    QueueState,
+    QueueStats,
+    RateState,
+    TenantState,
+    Totals,
+    WorkerState,
+)
 from fairqueue.sync import SyncFairQueue
 from fairqueue.sync_lease import SyncLease
 from fairqueue.worker import Worker
@@ -43,15 +56,20 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AuditReport",
+    "BacklogFullError",
     "Codec",
     "ConfigurationError",
+    "DamagedKeyError",
     "DeadLetter",
     "DeadLetterNow",
     "Enqueued",
+    "Explanation",
     "FairQueue",
     "FairQueueError",
+    "FairnessReport",
     "Finding",
     "Healed",
+    "Holder",
     "InvalidMessageError",
     "JsonCodec",
     "Lease",
@@ -65,12 +83,14 @@ __all__ = [
     "MessageState",
     "NewMessage",
     "Outcome",
+    "Pause",
     "PayloadTooLargeError",
     "QueueClosedError",
     "QueueFullError",
     "QueueState",
     "QueueStats",
     "QueueUnavailableError",
+    "RateState",
     "ReclaimReport",
     "ReconcileReport",
     "Release",
@@ -78,8 +98,10 @@ __all__ = [
     "RetryPolicy",
     "SchemaMismatchError",
     "SettingsChangedError",
+    "Stop",
     "SyncFairQueue",
     "SyncLease",
+    "TenantFairness",
     "TenantState",
     "Totals",
     "Worker",

@@ -39,6 +39,8 @@ class ClaimOptions:
     pools: tuple[str, ...]
     consumer: str
     visibility_ms: int
+    by_time: bool = False
+    """Tenants are charged for the time their messages take."""
 
     def of(self, n: int) -> ClaimOptions:
         """The same for another number."""
@@ -131,8 +133,9 @@ class Claimer(Generic[P]):
         streams = self._engine.claim_streams
         stream = streams.take(options.pools)
         call = self._engine.calls.claim(
-            stream, options.n, options.visibility_ms, options.consumer, options.pools
-        )
+            stream, options.n, options.visibility_ms, options.consumer, options.pools,
+            by_time=options.by_time,
+        )  # fmt: skip
         try:
             claimed = await self._send(call, batch)
         except BaseException:

@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn
 
 from fairqueue.config import Codec
 from fairqueue.errors import InvalidMessageError, PayloadTooLargeError
-from fairqueue.validation import shown
+from fairqueue.validation import ENDINGS, said, shown
 
 __all__ = [
     "JSON",
@@ -71,9 +71,11 @@ def encode_payload(codec: Codec, payload: object, max_bytes: int) -> bytes:
     name = type(codec).__name__
     try:
         encoded: object = codec.encode(payload)
-    except Exception as error:
+    except ENDINGS:
+        raise
+    except BaseException as error:
         raise InvalidMessageError(
-            f"payload cannot be encoded by {name}: {error} in {shown(payload)}"
+            f"payload cannot be encoded by {name}: {said(error)} in {shown(payload)}"
         ) from error
     if not isinstance(encoded, bytes):
         raise InvalidMessageError(
@@ -87,11 +89,16 @@ def encode_payload(codec: Codec, payload: object, max_bytes: int) -> bytes:
 
 
 def decode_payload(codec: Codec, payload: bytes) -> Any:
-    """The payload again; whatever the codec raises for it becomes ``BodyError``."""
+    """The payload again; whatever the codec raises for it becomes ``BodyError``.
+
+    Raised through, it would take along all messages that were claimed with this one.
+    """
     try:
         return codec.decode(payload)
-    except Exception as error:
-        raise BodyError(f"payload cannot be decoded by {type(codec).__name__}: {error}") from error
+    except ENDINGS:
+        raise
+    except BaseException as error:
+        raise BodyError(f"payload cannot be decoded by {type(codec).__name__}: {said(error)}") from error
 
 
 def pack_body(metadata: dict[str, Any], payload: bytes) -> bytes:

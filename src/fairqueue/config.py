@@ -10,7 +10,7 @@ from fairqueue.errors import ConfigurationError
 from fairqueue.limits import Limit, validated
 from fairqueue.retry import RetryPolicy
 from fairqueue.url import Url, parse_url
-from fairqueue.validation import boolean, choice, duration_ms, expected, integer, namespace
+from fairqueue.validation import boolean, choice, duration_ms, expected, integer, namespace, number, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Codec", "Options", "Scheduler"]
 
-Scheduler = Literal["fair", "fifo"]
+Scheduler = Literal["fair", "drr", "fifo"]
 
-SCHEDULERS: Final = ("fair", "fifo")
+SCHEDULERS: Final = ("fair", "drr", "fifo")
+LOWEST_QUANTUM: Final = 0.001  # as the costs of messages
+HIGHEST_QUANTUM: Final = 1000
 SHORTEST_VISIBILITY_MS: Final = 100
 LARGEST_PAYLOAD_BYTES: Final = 512 * 1024 * 1024  # what the server takes in one value
 
@@ -41,7 +43,7 @@ class Codec(Protocol):
 class Options:
     """Every option of a queue in its normal form; made by ``Options.make``.
 
-    None for ``limits``, ``retry``, ``scheduler`` and ``dead_letters``: what is stored under the name on the server,
+    None for ``limits``, ``retry``, ``scheduler``, ``quantum`` and ``dead_letters``: what is stored under the name on the server,
     or else the default. None for ``codec``: JSON. None for ``url``: whoever connects decides.
     """
 
@@ -59,6 +61,7 @@ class Options:
     dead_letters: bool | None
     durability: str
     clock: Clock
+    quantum: float | None
 
     @classmethod
     def make(
@@ -78,6 +81,7 @@ class Options:
         dead_letters: bool | None = None,
         durability: str = "server",
         clock: Clock | None = None,
+        quantum: float | None = None,
     ) -> Options:
         """Check every option; the first wrong one raises ``ConfigurationError``.
 
@@ -102,6 +106,7 @@ class Options:
             dead_letters=None if dead_letters is None else boolean("dead_letters", dead_letters),
             durability=_durability(durability),
             clock=_clock(clock),
+            quantum=_quantum(quantum, scheduler),
         )
 
 
@@ -113,6 +118,14 @@ def _retry(value: object) -> RetryPolicy | None:
 
 def _scheduler(value: object) -> Scheduler | None:
     return None if value is None else cast("Scheduler", choice("scheduler", value, SCHEDULERS))
+
+
+def _quantum(value: object, scheduler: str | None) -> float | None:
+    if value is not None and scheduler not in (None, "drr"):
+        raise ConfigurationError(
+            f"expected no quantum, which is of the scheduler 'drr' alone, got {shown(value)}"
+        )
+    return None if value is None else number("quantum", value, LOWEST_QUANTUM, HIGHEST_QUANTUM)
 
 
 def _shards(value: object) -> int:

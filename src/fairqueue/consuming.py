@@ -53,6 +53,11 @@ class Consumer(Generic[P]):
                 return leases
             await self._engine.bell(options.pools).wait(min(left, self.idle_seconds()))
 
+    @property
+    def next_due_ms(self) -> int | None:
+        """How long after the last claim the next message, or token of a rate, is due."""
+        return self._claimer.next_due_ms
+
     def idle_seconds(self) -> float:
         """How long an idle claimer may wait for the bell: until the next due message, at most a second."""
         due = self._claimer.next_due_ms

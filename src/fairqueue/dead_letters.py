@@ -13,14 +13,15 @@ from fairqueue._engine.replies import Stored, text, texts
 from fairqueue.clock import from_ms
 from fairqueue.codec import BodyError, unpack_body
 from fairqueue.decoding import message_of
-from fairqueue.errors import InvalidMessageError, MessageNotFoundError
+from fairqueue.errors import DamagedKeyError, InvalidMessageError, MessageNotFoundError
 from fairqueue.lookup import readable
 from fairqueue.message import DeadLetter
 from fairqueue.validation import expected, identifier, integer
 
 _PAGE = 500
-_PLACE = re.compile(r"\d+(\.\d+)?(e-?\d+)?", re.ASCII)
-_PLACES = 2**45  # no script gives a letter a place as large
+_CURSOR = re.compile(r"(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|-?inf)_((?:[0-9a-f]{2})*)", re.ASCII)
+Entry = tuple[float, bytes]
+"""A letter's place and id, in the server's order: by these."""
 
 
 class DeadLetters:
@@ -38,11 +39,14 @@ class DeadLetters:
     async def count(self, tenant: str) -> int:
         """How many the tenant has.
 
+        Raises:
+            DamagedKeyError: their list holds another type (somebody's hand); ``reconcile()`` writes it again.
+
         Example:
             >>> await queue.dead_letters.count("acme")
             1
         """
-        count: int = await self._engine.command("ZCARD", self._key(tenant))
+        count: int = await self._read("ZCARD", tenant)
         return count
 
     async def list(
@@ -50,9 +54,11 @@ class DeadLetters:
     ) -> tuple[list[DeadLetter[Any]], str | None]:
         """A page in the order of death, and the cursor of the next page or None.
 
-        A letter whose payload cannot be decoded is listed with its raw bytes; nothing raises for it.
+        A letter whose payload cannot be decoded is listed with its raw bytes; nothing raises for it. No letter is left
+        out, at whatever place somebody's hand has put it.
 
         Raises:
+            DamagedKeyError: as with ``count``.
             ConfigurationError: a wrong limit, or a cursor that ``list`` did not return.
 
         Example:
@@ -62,9 +68,9 @@ class DeadLetters:
         """
         integer("limit", limit, 1, 10_000)
         entries = await self._entries(tenant, cursor, limit)
-        found = await self._engine.run(self._engine.calls.get([(tenant, id_) for id_, _ in entries]))
+        found = await self._engine.run(self._engine.calls.get([(tenant, text(id_)) for _, id_ in entries]))
         items = [self._letter(one) for one in found if one and one.header.state == "dead"]
-        return items, f"{entries[-1][1]:.17g}" if len(entries) == limit else None
+        return items, _cursor_after(entries[-1]) if len(entries) == limit else None
 
     async def redrive(self, tenant: str, *ids: str) -> int:
         """Sends letters back to the end of their queues, several in their old order; how many.
@@ -95,6 +101,7 @@ class DeadLetters:
         """Sends every letter of the tenant back, in the order in which they were enqueued; how many.
 
         Raises:
+            DamagedKeyError: as with ``count``; none was sent back.
             QueueFullError: the server is out of memory; what was not sent back stays.
 
         Example:
@@ -110,6 +117,7 @@ class DeadLetters:
 
         Raises:
             MessageNotFoundError: an id was given and is no dead letter.
+            DamagedKeyError: none was given, and as with ``count``; none was deleted.
 
         Example:
             >>> await queue.dead_letters.purge("acme", "d1")
@@ -158,27 +166,42 @@ class DeadLetters:
     async def _pages(self, tenant: str) -> AsyncIterator[builtins.list[str]]:
         start = 0
         while True:
-            page = texts(await self._engine.command("ZRANGE", self._key(tenant), start, start + _PAGE - 1))
+            page = texts(await self._read("ZRANGE", tenant, start, start + _PAGE - 1))
             if page:
                 yield page
             if len(page) < _PAGE:
                 return
             start += _PAGE
 
-    async def _entries(self, tenant: str, cursor: object, limit: int) -> builtins.list[tuple[str, float]]:
-        """A page of ids with their places. Places that were damaged by hand, below 0 or too large, are the doctor's."""
-        if cursor is not None and not (isinstance(cursor, str) and _PLACE.fullmatch(cursor)):
-            raise expected("cursor", "one that list() returned", cursor)
-        after = "0" if cursor is None else f"({cursor}"
-        raw = await self._engine.command(
-            "ZRANGEBYSCORE", self._key(tenant), after, f"({_PLACES}", "WITHSCORES", "LIMIT", 0, limit
-        )
-        pairs = (
-            raw
-            if not raw or isinstance(raw[0], tuple | list)
-            else list(zip(raw[::2], raw[1::2], strict=True))
-        )
-        return [(text(id_), float(at)) for id_, at in pairs]
+    async def _entries(self, tenant: str, cursor: object, limit: int) -> builtins.list[Entry]:
+        """A page. The cursor names place and id, so that of letters at one place (somebody's hand) it hides none.
+
+        All that are at its place are read again: by an offset letters that leave meanwhile would hide others.
+        """
+        after, size = _entry_of(cursor), limit + 1
+        start = "-inf" if after is None else f"{after[0]:.17g}"
+        while True:
+            page = await self._from(start, tenant, size)
+            entries = [one for one in page if after is None or one > after]
+            if len(entries) >= limit or len(page) < size:
+                return entries[:limit]
+            size *= 2
+
+    async def _from(self, start: str, tenant: str, size: int) -> builtins.list[Entry]:
+        raw = await self._read("ZRANGEBYSCORE", tenant, start, "+inf", "WITHSCORES", "LIMIT", 0, size)
+        flat = not raw or not isinstance(raw[0], tuple | list)
+        pairs = zip(raw[::2], raw[1::2], strict=True) if flat else raw
+        return [(float(at), id_) for id_, at in pairs]
+
+    async def _read(self, command: str, tenant: str, *args: str | int) -> Any:
+        """A read of the tenant's list. One that cannot be read is not empty: nobody is told that there are no letters."""
+        try:
+            return await self._engine.command(command, self._key(tenant), *args)
+        except DamagedKeyError as error:
+            raise DamagedKeyError(
+                f"expected the list of dead letters of tenant {tenant!r} to be one, but its key holds another type; "
+                "reconcile() writes it again from the messages, and so do workers within reconcile_interval"
+            ) from error
 
     def _letter(self, found: Stored) -> DeadLetter[Any]:
         metadata, payload, decodable = readable(self._engine, found.body)
@@ -200,6 +223,19 @@ class DeadLetters:
 
     def _checked(self, tenant: str) -> str:
         return identifier("tenant", tenant)
+
+
+def _entry_of(cursor: object) -> Entry | None:
+    if cursor is None:
+        return None
+    named = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
+    if named is None:
+        raise expected("cursor", "one that list() returned", cursor)
+    return float(named[1]), bytes.fromhex(named[2])
+
+
+def _cursor_after(entry: Entry) -> str:
+    return f"{entry[0]:.17g}_{entry[1].hex()}"
 
 
 def _raw_payload(body: bytes | None) -> bytes:

@@ -38,7 +38,9 @@ class Deliveries(Generic[P]):
         self._runner, self._keeper, self._changed, self._patience = runner, keeper, changed, patience
         self.running: dict[asyncio.Task[None], Lease[P]] = {}
         self.finished: list[Request] = []
-        self._called_off: set[asyncio.Task[None]] = set()  # by us: lost leases, the end of grace
+        self._called_off: set[asyncio.Task[None]] = (
+            set()
+        )  # by us: lost leases, cancelled messages, the end of grace
         self._alone: Lease[P] | None = None  # runs with nobody beside it, or is to
         self._an_end = asyncio.Event()
         self._settling, self._closing = False, False
@@ -64,7 +66,7 @@ class Deliveries(Generic[P]):
         task = asyncio.ensure_future(self._work(lease))
         self.running[task] = lease
         loop = asyncio.get_running_loop()
-        self._keeper.keep(lease, lambda: self._lease_lost(loop, task))
+        self._keeper.keep(lease, lambda: self._over(loop, task))
         task.add_done_callback(self._ended)
 
     def refuse(self, lease: Lease[P]) -> None:
@@ -155,8 +157,8 @@ class Deliveries(Generic[P]):
             self._called_off.add(task)
             task.cancel()
 
-    def _lease_lost(self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
-        """Called in the keeper's thread: somebody else has the message. A thread sees ``current_lease().lost``."""
+    def _over(self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
+        """Called in the keeper's thread: somebody else has the message, or it is cancelled. A thread sees that at its lease."""
         if self._runner.is_async:
             with contextlib.suppress(RuntimeError):  # the loop has just closed: nothing runs any more
                 loop.call_soon_threadsafe(self._call_off, task)
@@ -193,6 +195,13 @@ def _tell(lease: Lease[Any], settlement: Settlement, outcome: str) -> None:
     if outcome == "lost":
         _log.warning(
             "message %r of tenant %r was finished after its lease was lost: it runs again",
+            message.id,
+            message.tenant,
+            extra=named(message),
+        )
+    elif outcome == "cancelled":
+        _log.info(
+            "message %r of tenant %r was cancelled while it ran",
             message.id,
             message.tenant,
             extra=named(message),

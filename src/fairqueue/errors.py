@@ -8,9 +8,11 @@
     ├── PayloadTooLargeError  (ValueError)       an encoded payload above max_payload_bytes; nothing was stored
     ├── LeaseLostError                           the lease is no longer ours; nothing was changed
     ├── MessageNotFoundError  (LookupError)      no such message in that place
+    ├── DamagedKeyError                          a key of the namespace holds another type than fairqueue wrote
     ├── QueueUnavailableError (ConnectionError)  the server cannot serve us, after the client's own retries
     ├── QueueClosedError                         the queue was closed, by us; it is opened again by connect() or on enter
     ├── QueueFullError                           the server is out of memory; nothing was stored
+    │   └── BacklogFullError                     too many messages of a tenant wait; none of its new ones was stored
     ├── SettingsChangedError                     the settings changed each time a call was tried; nothing was done
     └── SchemaMismatchError                      another version of the library wrote this namespace
 
@@ -21,7 +23,9 @@ Where a built-in exception means the same, the class is also that one, so code t
 from __future__ import annotations
 
 __all__ = [
+    "BacklogFullError",
     "ConfigurationError",
+    "DamagedKeyError",
     "FairQueueError",
     "InvalidMessageError",
     "LeaseLostError",
@@ -69,6 +73,15 @@ class MessageNotFoundError(FairQueueError, LookupError):
     """There is no message of that tenant and id in the place the call looked at."""
 
 
+class DamagedKeyError(FairQueueError):
+    """A key of the namespace holds another type than fairqueue wrote: somebody's hand, or another program's.
+
+    Most such keys stop nobody, and are mended by whoever meets them. This is raised where an answer would be a lie, or
+    where nothing can be done without the key. ``fairqueue doctor`` names it; ``audit(fix=True)`` mends what can be told
+    from the messages. A call that writes may have done a part: repeated after that it does the rest.
+    """
+
+
 class QueueUnavailableError(FairQueueError, ConnectionError):
     """The server cannot be reached, is loading its data or is read-only.
 
@@ -86,6 +99,25 @@ class QueueClosedError(FairQueueError):
 
 class QueueFullError(FairQueueError):
     """The server is out of memory: nothing was stored. Claims and settles still work, so the backlog drains."""
+
+
+class BacklogFullError(QueueFullError):
+    """More messages of a tenant would wait than its backlog may hold: none of its new ones was stored.
+
+    ``tenant`` is the first one refused, ``depth`` how many of its messages wait, ready or delayed, ``limit`` how many
+    may. Other tenants' messages of the same call are stored; ``stored`` are the ids of all that are.
+
+    Example:
+        >>> await queue.limits.set_backlog("acme", 2)
+        >>> await queue.enqueue(3, tenant="acme")
+        Traceback (most recent call last):
+        fairqueue.errors.BacklogFullError: expected at most 2 messages of tenant 'acme' to wait, 2 do: 1 more was refused
+    """
+
+    tenant: str = ""
+    depth: int = 0
+    limit: int = 0
+    stored: tuple[str, ...] = ()
 
 
 class SettingsChangedError(FairQueueError):

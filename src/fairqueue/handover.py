@@ -68,4 +68,7 @@ class HandOver(Generic[P]):
 
 
 def _lease(claimed: ClaimedMessage, message: Message[Any], kept: Held) -> Lease[Any]:
-    return Lease(message, claimed.token, from_ms(claimed.deadline), kept)
+    lease = Lease(message, claimed.token, from_ms(claimed.deadline), kept)
+    if claimed.header.marked:  # cancelled before the reply of the claim, which was lost, came a second time
+        lease.cancelled.set()
+    return lease

@@ -58,7 +58,9 @@ class Heartbeat:
         }
         began = time.monotonic()
         while True:
-            with contextlib.suppress(FairQueueError):
+            with contextlib.suppress(
+                Exception
+            ):  # or a worker that works would be missing in all lists for good
                 await self._say(json.dumps(constant | self._describe() | {"up_ms": _ms_since(began)}))
             await asyncio.sleep(_SECONDS)
 

@@ -53,7 +53,8 @@ async def tenant_state(engine: Engine, tenant: str) -> TenantState:
         if isinstance(answer, Exception):
             raise answer
     gauges = _gauges(state.counters, state.present) | {"dead": state.dead}
-    return TenantState(tenant=tenant, **gauges, blocked=state.blocked, totals=replace(Totals.of(state.counters), claimed=None),
+    return TenantState(tenant=tenant, weight=state.weight, backlog=None if state.backlog < 0 else state.backlog,
+                       **gauges, blocked=state.blocked, totals=replace(Totals.of(state.counters), claimed=None),
                        oldest_ready_age=_age(state.oldest, totals.now))  # fmt: skip
 
 

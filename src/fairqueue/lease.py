@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
-from fairqueue.errors import FairQueueError, LeaseLostError
+from fairqueue.errors import LeaseLostError
 from fairqueue.generics import P
 from fairqueue.message import Message
 from fairqueue.outcomes import Outcome
@@ -18,7 +18,7 @@ from fairqueue.settlement import Settlement, described
 from fairqueue.validation import duration_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["EXTENDS_PER_TIMEOUT", "Desk", "Held", "Lease", "failure", "held"]
 
@@ -47,13 +47,43 @@ class Held:
         asked_at: the monotonic instant before the claim was sent.
     """
 
-    __slots__ = ("consumer", "desk", "settlement", "sure_until", "visibility_ms")
+    __slots__ = (
+        "_began_at",
+        "_clock",
+        "_took",
+        "begun",
+        "consumer",
+        "desk",
+        "settlement",
+        "sure_until",
+        "visibility_ms",
+    )
 
     def __init__(self, desk: Desk, visibility_ms: int, consumer: str, asked_at: float) -> None:
         self.desk, self.visibility_ms, self.consumer = desk, visibility_ms, consumer
         self.settlement: Settlement | None = None
+        self.begun = False  # a handler, or what the lease was kept alive for
+        self._clock: Callable[[], float] | None = None
+        self._began_at = 0.0
+        self._took: float | None = None
         self.sure_until = 0.0
         self.renewed(asked_at)
+
+    def begin(self, clock: Callable[[], float] | None = None) -> None:
+        """The work begins; with a clock it is measured, in seconds, until ``end()``."""
+        self._began_at = clock() if clock else 0.0
+        self.begun, self._clock = True, clock
+
+    def end(self) -> None:
+        """The work is over, however it ended: the first time that somebody says so."""
+        self._took = self.seconds
+
+    @property
+    def seconds(self) -> float | None:
+        """What the work took, or has taken so far; None where that is not measured."""
+        if self._clock is None or self._took is not None:
+            return self._took
+        return max(0.0, self._clock() - self._began_at)
 
     @property
     def visibility(self) -> float:
@@ -82,6 +112,10 @@ class Lease(Generic[P]):
     message has been taken back and given to somebody else, and ``QueueUnavailableError`` when the server stays
     away; then call again: the queue recognises the repeated call.
 
+    ``lost`` is set when an extend or a settle found that it is not ours any more; ``cancelled`` when one found that its
+    message was cancelled (``FairQueue.cancel``): then it ends with this delivery, as ``"done"`` if it is completed and as
+    ``"cancelled"`` however else.
+
     Example:
         >>> for lease in await queue.claim(10, wait=5):
         ...     async with lease.keep_alive():
@@ -89,13 +123,14 @@ class Lease(Generic[P]):
         ...     await lease.complete()
     """
 
-    __slots__ = ("_held", "deadline", "lost", "message", "token")
+    __slots__ = ("_held", "cancelled", "deadline", "lost", "message", "token")
 
     def __init__(self, message: Message[P], token: str, deadline: datetime, held: Held) -> None:
         self.message = message
         self.token = token
         self.deadline = deadline
         self.lost = threading.Event()
+        self.cancelled = threading.Event()
         self._held = held
 
     def __repr__(self) -> str:
@@ -103,6 +138,8 @@ class Lease(Generic[P]):
 
     async def extend(self) -> datetime:
         """Moves the deadline to now + the visibility timeout and returns it; revives an expired lease nobody reclaimed.
+
+        Sets ``cancelled`` when the message was cancelled meanwhile; the lease lives on, for the handler to tidy up.
 
         Raises:
             LeaseLostError: somebody else has the message, or it is settled; ``lost`` is set.
@@ -145,6 +182,10 @@ class Lease(Generic[P]):
     async def release(self, delay: timedelta | float = 0) -> Outcome:
         """Gives the message back to its place, or for later; the attempt is not counted.
 
+        With nothing begun (no ``keep_alive()`` was entered) the tenant also gets back what it was charged, the first time
+        that the message is given back. With a delay that holds for 100 messages of the tenant in a row: then the others
+        have their turns, until one of its messages has completed.
+
         Raises:
             LeaseLostError: it is no longer ours, or was ended otherwise; nothing was changed.
             QueueUnavailableError: the server stayed away; call again.
@@ -178,6 +219,7 @@ class Lease(Generic[P]):
             >>> async with lease.keep_alive():
             ...     await send(lease.message.payload)
         """
+        self._held.begin()
         keeper = asyncio.ensure_future(self._keep())
         try:
             yield self
@@ -192,8 +234,8 @@ class Lease(Generic[P]):
             await asyncio.sleep(self._held.visibility / EXTENDS_PER_TIMEOUT)
             if self._held.settled:
                 return
-            # away or lost; an expired lease is revived by the next extend
-            with contextlib.suppress(FairQueueError):
+            # away or lost, or whatever it is: an expired lease is revived by the next extend
+            with contextlib.suppress(Exception):
                 await self.extend()
 
     async def _settle(self, asked: Settlement) -> Outcome:

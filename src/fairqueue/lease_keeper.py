@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from fairqueue._engine.calls import Extended
 from fairqueue._engine.connection import Connection
 from fairqueue._engine.engine import Engine
 from fairqueue.clock import from_ms
@@ -70,10 +71,13 @@ class LeaseKeeper:
         with self._lock:
             self._kept.clear()
 
-    def keep(self, lease: Lease[Any], lost: Callable[[], None]) -> None:
-        """Extends the lease until ``drop``; ``lost`` is called, in the keeper's thread, when it is no longer ours."""
+    def keep(self, lease: Lease[Any], over: Callable[[], None]) -> None:
+        """Extends the lease until ``drop``.
+
+        ``over`` is called, in the keeper's thread, when it is no longer ours, and when its message is cancelled.
+        """
         with self._lock:
-            self._kept[id(lease)] = (lease, lost)
+            self._kept[id(lease)] = (lease, over)
 
     def drop(self, lease: Lease[Any]) -> None:
         """The lease is settled (or lost): no more extends."""
@@ -99,42 +103,52 @@ class LeaseKeeper:
                 try:
                     await asyncio.wait_for(wake.wait(), self.interval)
                 except TimeoutError:
-                    await self._extend_all(connection)
+                    await self._try_to_extend_all(connection)
         finally:
             self._tick = lambda: None
             await connection.close(wait=0.5)
 
     async def _locate(self) -> str:
-        return await asyncio.to_thread(self._engine.located)
+        return (
+            self._engine.located()
+        )  # may block, in a thread that does nothing else; a further one may not be had
+
+    async def _try_to_extend_all(self, connection: Connection) -> None:
+        """Whatever goes wrong: a keeper that stopped for good would let every lease expire, and nobody would see it."""
+        try:
+            await self._extend_all(connection)
+        except Exception:  # noqa: BLE001 - see above
+            _log.exception("leases could not be extended, trying again")
 
     async def _extend_all(self, connection: Connection) -> None:
         with self._lock:
-            kept = [(lease, lost) for lease, lost in self._kept.values() if not held(lease).settled]
+            kept = [(lease, over) for lease, over in self._kept.values() if not held(lease).settled]
         for start in range(0, len(kept), _CHUNK):
             chunk = kept[start : start + _CHUNK]
             named = [(lease.message.tenant, lease.message.id, lease.token) for lease, _ in chunk]
             call = self._engine.calls.extend(named, self._visibility_ms, held(chunk[0][0]).consumer)
             asked_at = time.monotonic()
             try:
-                deadlines = await connection.run(call)
+                extended = await connection.run(call)
             except FairQueueError as error:
                 _log.warning("leases could not be extended, trying again: %s", error)
                 continue
-            for (lease, lost), deadline in zip(chunk, deadlines, strict=True):
-                self._note(lease, lost, deadline, asked_at)
+            for (lease, over), found in zip(chunk, extended, strict=True):
+                self._note(lease, over, found, asked_at)
 
-    def _note(
-        self, lease: Lease[Any], lost: Callable[[], None], deadline: int | None, asked_at: float
-    ) -> None:
-        if deadline is not None:
-            lease.deadline = from_ms(deadline)
+    def _note(self, lease: Lease[Any], over: Callable[[], None], found: Extended, asked_at: float) -> None:
+        if found.deadline is not None:
+            lease.deadline = from_ms(found.deadline)
             held(lease).renewed(asked_at)
+            if found.cancelled and not lease.cancelled.is_set():
+                lease.cancelled.set()
+                over()
             return
         with self._lock:
             if self._kept.pop(id(lease), None) is None or held(lease).settlement is not None:
                 return  # settled while the extend was under way: not lost
         lease.lost.set()
-        lost()
+        over()
 
 
 async def _nothing() -> None:

@@ -6,22 +6,36 @@ it holds one slot in each of its groups. Groups are resolved once, by the produc
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from fairqueue.errors import ConfigurationError, InvalidMessageError
 from fairqueue.new_message import NewMessage
-from fairqueue.validation import LARGEST_INTEGER, expected, identifier, integer, namespace, shown
+from fairqueue.validation import (
+    ENDINGS,
+    LARGEST_INTEGER,
+    duration_ms,
+    expected,
+    identifier,
+    integer,
+    namespace,
+    said,
+    shown,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
 
 __all__ = [
     "Limit",
     "LimitKey",
     "from_settings",
+    "guaranteed_slots",
+    "rate",
     "resolve_groups",
     "slots",
     "to_settings",
@@ -95,6 +109,38 @@ def slots(option: str, value: object) -> int:
         raise expected(option, wanted, value) from None
 
 
+MOST_PER_TIME: Final = 1_000_000
+MOST_AT_ONCE: Final = 100_000
+LONGEST_PER_MS: Final = 366 * 86_400_000
+"""Of a rate. What a group owes is counted in n-ths of a millisecond, and stays a whole number with these."""
+
+
+def rate(n: object, per: timedelta | float, burst: object) -> tuple[int, int, int]:
+    """The n, per (ms) and burst of a rate. Raises ``ConfigurationError`` for what is none."""
+    per_ms = duration_ms("per", per, minimum_ms=1)
+    if per_ms > LONGEST_PER_MS:
+        raise expected("per", "a positive duration of at most 366 days", per)
+    return integer("n", n, 1, MOST_PER_TIME), per_ms, integer("burst", burst, 1, MOST_AT_ONCE)
+
+
+def guaranteed_slots(group: str, limit: int | None, guaranteed: object) -> int | None:
+    """How many of its slots a tenant is guaranteed; None: none.
+
+    Raises ``ConfigurationError`` for anything but an integer from 1 to the limit, and for groups that are no tenants.
+    """
+    if guaranteed is None:
+        return None
+    if group != TENANT:
+        raise expected("guaranteed", f"None for limit {group!r} (only {TENANT!r} has guarantees)", guaranteed)
+    try:
+        return integer("guaranteed", guaranteed, 1, LARGEST_INTEGER if limit is None else limit)
+    except ConfigurationError:
+        most = "" if limit is None else f" to the limit, {limit}"
+        raise expected(
+            "guaranteed", f"an integer from 1{most}, or None for no guarantee", guaranteed
+        ) from None
+
+
 def _check_key(name: str, key: object) -> None:
     option = f"the key of limit {name!r}"
     if name == TENANT:
@@ -111,9 +157,12 @@ def _computed(limit: Limit, key: Callable[[NewMessage[Any]], str | None], messag
         found = key(message)
     except ConfigurationError:  # the limit was read back from the server: its function is in another program
         raise
-    except Exception as error:
+    except ENDINGS:
+        raise
+    except BaseException as error:
         raise InvalidMessageError(
-            f"the key function of limit {limit.name!r} failed for message {shown(message.id)}: {error!r}"
+            f"the key function of limit {limit.name!r} failed for message {shown(message.id)}: "
+            f"{type(error).__name__}: {said(error)}"
         ) from error
     return _MISSING if found is None else found
 
@@ -178,9 +227,25 @@ def from_settings(text: str) -> tuple[Limit, ...]:
     such a client can claim and settle, which need no key, but not enqueue.
     """
     try:
-        return validated([_declared(**one) for one in json.loads(text)])
+        declared = json.loads(text)
+        if not isinstance(declared, list):
+            raise TypeError(f"expected a list, got {shown(declared)}")
+        return validated([_declared(**one) for one in declared])
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"the limits stored under this name cannot be read: {error}") from error
+
+
+def of_defaults(defaults: Mapping[str, str]) -> str:
+    """Declarations as ``to_settings`` writes them, of which only names and stored defaults are known.
+
+    Their keys stand as functions of another program: nothing is enqueued before somebody has declared them again.
+    """
+    limits = []
+    for name, text in sorted(defaults.items()):
+        default = int(text) if text.isascii() and text.isdigit() else None
+        with contextlib.suppress(ConfigurationError):  # none that anybody declared
+            limits.append(Limit(name, default, None if name == TENANT else _FunctionElsewhere(name)))
+    return to_settings(limits)
 
 
 def with_functions(stored: Iterable[Limit], own: Iterable[Limit]) -> tuple[Limit, ...]:

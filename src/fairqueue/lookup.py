@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime
 from typing import Any
 
 from fairqueue._engine.engine import Engine
-from fairqueue._engine.keys import US, key
-from fairqueue._engine.replies import Stored, text, texts
+from fairqueue._engine.keys import US, join, key
+from fairqueue._engine.replies import Header, Stored, text, texts
 from fairqueue._engine.scan import escaped, scan_page
 from fairqueue.clock import from_ms
 from fairqueue.codec import BodyError
 from fairqueue.decoding import decoded, message_of
-from fairqueue.errors import ConfigurationError, FairQueueError
+from fairqueue.errors import ConfigurationError
 from fairqueue.message import LeaseInfo, MessageInfo, MessageState
 from fairqueue.validation import choice, integer
 
@@ -33,11 +34,19 @@ def info_of(engine: Engine, found: Stored) -> MessageInfo[Any]:
         message=message_of(found.id, header, metadata, payload),
         lease=_lease_of(found),
         due_at=from_ms(found.deadline) if header.state == "delayed" and found.deadline else None,
+        expires_at=expires_at(header),
         position=found.position,
         error=found.note[2] if found.note else None,
         reason=found.note[0] if found.note and header.state == "dead" else None,
         decodable=decodable,
+        cancelling=bool(header.marked) and header.state == "in_flight",
     )
+
+
+def expires_at(header: Header) -> datetime | None:
+    """Of one that waits for its first start."""
+    waits = header.state in ("ready", "delayed") and header.attempt == 0
+    return from_ms(header.expires_at) if waits and header.expires_at is not None else None
 
 
 def readable(engine: Engine, body: bytes | None) -> tuple[dict[str, Any], Any, bool]:
@@ -84,6 +93,7 @@ async def messages(
 
 
 _LANE_AND_OFFSET = re.compile(r"(.*\|[0-9]{1,15})?", re.DOTALL)
+_ID = re.compile("[^\ud800-\udfff\x1f]*")
 _SCANNED_TO = re.compile("[0-9]{0,19}")
 
 
@@ -92,7 +102,7 @@ def _cursor(cursor: str | None, stages: list[str]) -> tuple[str, str]:
         return stages[0], ""
     try:
         stage, inner = json.loads(cursor)
-        wanted = _LANE_AND_OFFSET if stage == "ready" else _SCANNED_TO
+        wanted = {"ready": _LANE_AND_OFFSET, "delayed": _ID}.get(stage, _SCANNED_TO)
         if stage in stages and wanted.fullmatch(inner):
             return stage, inner
     except (ValueError, TypeError):  # no JSON, or not a pair
@@ -117,14 +127,9 @@ async def _ready(engine: Engine, tenant: str, inner: str, limit: int) -> tuple[l
 
 async def _of_lane(engine: Engine, lane: str, start: int, limit: int) -> list[bytes]:
     """None of a lane whose key holds another type: an audit names it, and the other lanes are listed."""
-    try:
-        mids: list[bytes] = await engine.command(
-            "ZRANGE", key(engine.calls.root, "lane", lane), start, start + limit - 1
-        )
-    except FairQueueError as error:
-        if "WRONGTYPE" not in str(error):
-            raise
-        return []
+    mids: list[bytes] = await engine.read(
+        "ZRANGE", key(engine.calls.root, "lane", lane), start, start + limit - 1, empty=[]
+    )
     return mids
 
 
@@ -132,8 +137,13 @@ async def _in_flight(engine: Engine, tenant: str, inner: str, limit: int) -> tup
     return await _scanned(engine, "HSCAN", "leases", tenant, inner)
 
 
-async def _delayed(engine: Engine, tenant: str, inner: str, limit: int) -> tuple[list[str], str]:  # noqa: ARG001
-    return await _scanned(engine, "ZSCAN", "delayed", tenant, inner)
+async def _delayed(engine: Engine, tenant: str, inner: str, limit: int) -> tuple[list[str], str]:
+    """``inner`` is the id listed last: names stand one tenant after the other."""
+    start, end = f"({join(tenant, inner)}", f"({tenant}\x20"
+    names = key(engine.calls.root, "delayed_names")
+    raw = await engine.read("ZRANGEBYLEX", names, start, end, "LIMIT", 0, limit, empty=[])
+    ids = [_id(mid) for mid in raw]
+    return ids, ids[-1] if len(ids) == limit else ""
 
 
 async def _scanned(engine: Engine, command: str, kind: str, tenant: str, inner: str) -> tuple[list[str], str]:
@@ -143,8 +153,10 @@ async def _scanned(engine: Engine, command: str, kind: str, tenant: str, inner: 
 
 
 async def _dead(engine: Engine, tenant: str, inner: str, limit: int) -> tuple[list[str], str]:
+    """As with a lane; ``dead_letters.list`` is the one that says so."""
     start = int(inner or 0)
-    raw = await engine.command("ZRANGE", key(engine.calls.root, "dead", tenant), start, start + limit - 1)
+    letters = key(engine.calls.root, "dead", tenant)
+    raw = await engine.read("ZRANGE", letters, start, start + limit - 1, empty=[])
     return texts(raw), str(start + limit) if len(raw) == limit else ""
 
 

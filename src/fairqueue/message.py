@@ -18,12 +18,16 @@ __all__ = ["DeadLetter", "Enqueued", "LeaseInfo", "Message", "MessageInfo", "Mes
 
 
 class MessageState(StrEnum):
-    """Where a message is; it is in exactly one of these."""
+    """Where a message is; it is in exactly one of the first four.
+
+    ``gone`` is only said by an enqueue whose ``dedupe_for`` refused an id that was accepted before and has ended since.
+    """
 
     DELAYED = "delayed"
     READY = "ready"
     IN_FLIGHT = "in_flight"
     DEAD = "dead"
+    GONE = "gone"
 
 
 @subscriptable
@@ -57,7 +61,7 @@ class Enqueued:
     """What became of one enqueued message.
 
     ``created`` is False when the tenant had a message of this id already, a dead one included: that one keeps its
-    payload and everything else. ``state`` is where the message is now: delayed also without a delay, for 10 s, where the
+    payload and everything else; or when ``dedupe_for`` knew the id of one that is gone. ``state`` is where the message is now: delayed also without a delay, for 10 s, where the
     key of its lane on the server is broken (it is accepted all the same, and tried again until the key is mended).
     """
 
@@ -103,8 +107,10 @@ class DeadLetter(Generic[P_co]):
 class MessageInfo(Generic[P_co]):
     """One message of a queue, looked at from outside.
 
-    ``lease`` is there while it is in flight, ``due_at`` while it is delayed, ``position`` (0 is next in its lane)
+    ``lease`` is there while it is in flight, ``due_at`` while it is delayed, ``expires_at`` while it waits for its first
+    start and has a time to live, ``position`` (0 is next in its lane)
     while it is ready and the position is known, ``error`` after a failure, ``reason`` when it is dead.
+    ``cancelling`` says that it is in flight and cancelled: whatever ends its delivery ends it.
     Where the stored payload cannot be decoded ``decodable`` is False and ``message.payload`` is None.
     """
 
@@ -112,10 +118,12 @@ class MessageInfo(Generic[P_co]):
     message: Message[P_co | None]
     lease: LeaseInfo | None = None
     due_at: datetime | None = None
+    expires_at: datetime | None = None
     position: int | None = None
     error: str | None = None
     reason: str | None = None
     decodable: bool = True
+    cancelling: bool = False
 
 
 def named(message: Message[Any]) -> dict[str, Any]:

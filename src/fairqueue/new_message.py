@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic
 
 from fairqueue.errors import InvalidMessageError
@@ -12,6 +13,7 @@ from fairqueue.generics import P_co, subscriptable
 from fairqueue.ids import uuid7
 from fairqueue.validation import (
     LARGEST_INTEGER,
+    choice,
     duration_ms,
     expected,
     identifier,
@@ -22,7 +24,7 @@ from fairqueue.validation import (
 )
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import timedelta
 
 __all__ = ["NewMessage"]
 
@@ -49,6 +51,12 @@ class NewMessage(Generic[P_co]):
         pool: which workers may claim it.
         priority: -100 to 100, higher first inside one queue.
         cost: 0.001 to 1,000, what one delivery is charged to the tenant's share.
+        expires: its time to live: not started so long after the server accepts it (a ``timedelta`` or seconds), or by this
+            instant (an aware ``datetime``), it is never started. A delivery that was released, uncounted, is no start.
+        on_expiry: ``"dead"`` makes it a dead letter then, with the reason ``expired``; ``"drop"`` drops it, counted.
+
+        dedupe_for: for so long (a ``timedelta`` or seconds) after it is accepted the id is not accepted again by an enqueue
+            that says so too, though the message be done and gone.
 
     Names are 1 to 512 bytes of UTF-8 without control characters. Anything else raises ``InvalidMessageError``.
 
@@ -66,10 +74,17 @@ class NewMessage(Generic[P_co]):
     pool: str
     priority: int
     cost: float
+    expires: timedelta | float | datetime | None
+    on_expiry: str
+    dedupe_for: timedelta | float | None
     due_in_ms: int = field(init=False, repr=False)
     """``delay`` in milliseconds, counted from the moment the server accepts the message; 0 without ``delay``."""
     due_at_ms: int | None = field(init=False, repr=False)
     """``at`` in milliseconds since 1970, rounded up so that it is never early; None without ``at``."""
+    expiry: str = field(init=False, repr=False)
+    """``expires`` and ``on_expiry`` as they are sent; '' without."""
+    dedupe_ms: int = field(init=False, repr=False)
+    """``dedupe_for`` in milliseconds; 0 without."""
 
     def __init__(
         self,
@@ -85,6 +100,9 @@ class NewMessage(Generic[P_co]):
         pool: str = "default",
         priority: int = 0,
         cost: float = 1,
+        expires: timedelta | float | datetime | None = None,
+        on_expiry: str = "dead",
+        dedupe_for: timedelta | float | None = None,
     ) -> None:
         if delay is not None and at is not None:
             raise InvalidMessageError(f"expected delay or at, not both, got delay={delay!r} and at={at!r}")
@@ -100,8 +118,37 @@ class NewMessage(Generic[P_co]):
         put(self, "pool", _name("pool", pool))
         put(self, "priority", _priority(priority))
         put(self, "cost", _cost(cost))
+        put(self, "expires", expires)
+        put(self, "on_expiry", choice("on_expiry", on_expiry, ("dead", "drop"), error=InvalidMessageError))
         put(self, "due_in_ms", 0 if delay is None else duration_ms("delay", delay, error=InvalidMessageError))
         put(self, "due_at_ms", None if at is None else instant_ms("at", at, error=InvalidMessageError))
+        put(self, "expiry", self._expiry())
+        put(self, "dedupe_for", dedupe_for)
+        put(self, "dedupe_ms", 0 if dedupe_for is None else _positive("dedupe_for", dedupe_for))
+
+    def _expiry(self) -> str:
+        """Refused: a message that could never be started, because it is due when its time is over."""
+        if self.expires is None:
+            return ""
+        ends_at, due = _end(self.expires), self.due_at_ms
+        if due is None and self.delay is not None:
+            due = self.due_in_ms
+        same_scale = isinstance(self.expires, datetime) == (self.due_at_ms is not None)
+        if due is not None and same_scale and ends_at <= due:
+            raise expected("expires", "later than the delay, or at", self.expires, error=InvalidMessageError)
+        sign = "" if isinstance(self.expires, datetime) else "+"
+        return f"{sign}{ends_at}{'!' if self.on_expiry == 'drop' else ''}"
+
+
+def _end(expires: object) -> int:
+    """Milliseconds, from now on or since 1970; an instant before that is 1970."""
+    if isinstance(expires, datetime):
+        return max(0, instant_ms("expires", expires, latest=True, error=InvalidMessageError))
+    return _positive("expires", expires)
+
+
+def _positive(option: str, duration: object) -> int:
+    return duration_ms(option, duration, minimum_ms=1, error=InvalidMessageError)
 
 
 def _name(option: str, value: object) -> str:

@@ -9,12 +9,13 @@ from typing import Any
 from fairqueue._engine.calls import Call, NewRow, Stream
 from fairqueue._engine.engine import Engine
 from fairqueue._engine.keys import lane_name
+from fairqueue._engine.replies import Accepted
 from fairqueue.codec import encode_payload, pack_body
-from fairqueue.errors import InvalidMessageError
+from fairqueue.errors import BacklogFullError, InvalidMessageError
 from fairqueue.limits import resolve_groups
 from fairqueue.message import Enqueued, MessageState
 from fairqueue.new_message import NewMessage
-from fairqueue.validation import several
+from fairqueue.validation import counted, several
 
 CHUNK_MESSAGES = 500
 CHUNK_BYTES = 4_000_000  # a script call above this holds the server up for others
@@ -30,43 +31,68 @@ def listed(messages: object) -> list[NewMessage[Any]]:
 
 
 async def enqueue_many(engine: Engine, messages: Sequence[NewMessage[Any]]) -> list[Enqueued]:
-    """All rows are made before the first is sent: what is wrong with one message stores none of them."""
+    """All rows are made before the first is sent: what is wrong with one message stores none of them.
+
+    After a refusal nothing more of that tenant is sent, so that no later message gets in before an earlier one.
+    """
     await engine.connect()  # the limits may be those stored under the name
     revision = engine.settings.revision
-    rows = [_row(engine, message) for message in messages]
+    rows = [(message, _row(engine, message)) for message in messages]
     sent: list[Enqueued] = []
+    refused: dict[str, tuple[int, int]] = {}
     for chunk in _chunks(rows):
-        part = messages[len(sent) : len(sent) + len(chunk)]
-        sent += await _Parcel(part, chunk, revision).send(engine)
+        parcel = _Parcel([pair for pair in chunk if pair[0].tenant not in refused], revision)
+        answers = await parcel.send(engine)
+        sent += [_enqueued(row, *answer) for (_, row), answer in zip(parcel.rows, answers.rows, strict=True)
+                 if answer[1] != "refused"]  # fmt: skip
+        refused |= answers.refused
+    if refused:
+        raise _backlog_full(refused, messages, sent)
     return sent
+
+
+def _enqueued(row: NewRow, created: bool, state: str) -> Enqueued:
+    return Enqueued(id=row.id, tenant=row.tenant, created=created, state=MessageState(state))
+
+
+def _backlog_full(
+    refused: dict[str, tuple[int, int]], messages: Sequence[NewMessage[Any]], sent: Sequence[Enqueued]
+) -> BacklogFullError:
+    tenant, (depth, limit) = next(iter(refused.items()))
+    more = len({message.id for message in messages if message.tenant == tenant})
+    more -= len({one.id for one in sent if one.tenant == tenant})
+    error = BacklogFullError(
+        f"expected at most {counted(limit, 'message')} of tenant {tenant!r} to wait, {depth:,} "
+        f"{'does' if depth == 1 else 'do'}: {more:,} more {'was' if more == 1 else 'were'} refused"
+    )
+    error.tenant, error.depth, error.limit = tenant, depth, limit
+    error.stored = tuple(one.id for one in sent if one.state is not MessageState.GONE)
+    return error
 
 
 @dataclass(slots=True)
 class _Parcel:
-    """What goes in one call: messages, their rows, and the revision of the settings that gave the rows their groups."""
+    """What goes in one call: messages and their rows, and the revision of the settings that gave the rows their groups."""
 
-    messages: Sequence[NewMessage[Any]]
-    rows: list[NewRow]
+    rows: list[tuple[NewMessage[Any], NewRow]]
     revision: str
 
-    async def send(self, engine: Engine) -> list[Enqueued]:
+    async def send(self, engine: Engine) -> Accepted:
+        if not self.rows:
+            return Accepted([], {})
         stream = engine.enqueue_streams.take()
         answers = await engine.agreement.as_declared(lambda: engine.run(self._call(engine, stream)))
         engine.enqueue_streams.answered(
             stream
         )  # else it is left: its call may still be repeated behind our back
-        return [
-            Enqueued(id=row.id, tenant=row.tenant, created=created, state=MessageState(state))
-            for row, (created, state) in zip(self.rows, answers, strict=True)
-        ]
+        return answers
 
-    def _call(self, engine: Engine, stream: Stream) -> Call[list[tuple[bool, str]]]:
+    def _call(self, engine: Engine, stream: Stream) -> Call[Accepted]:
         """Limits may have been declared since the groups were resolved: by them the messages are counted from now on."""
         if self.revision != engine.settings.revision:
-            pairs = zip(self.messages, self.rows, strict=True)
-            self.rows = [replace(row, lane=_lane(engine, message)) for message, row in pairs]
+            self.rows = [(message, replace(row, lane=_lane(engine, message))) for message, row in self.rows]
             self.revision = engine.settings.revision
-        return engine.calls.enqueue(stream, self.rows, self.revision)
+        return engine.calls.enqueue(stream, [row for _, row in self.rows], self.revision)
 
 
 def _row(engine: Engine, message: NewMessage[Any]) -> NewRow:
@@ -81,6 +107,8 @@ def _row(engine: Engine, message: NewMessage[Any]) -> NewRow:
         due_at_ms=message.due_at_ms,
         max_attempts=message.max_attempts,
         body=pack_body(message.metadata, payload),
+        expires=message.expiry,
+        dedupe_ms=message.dedupe_ms,
     )
 
 
@@ -89,13 +117,14 @@ def _lane(engine: Engine, message: NewMessage[Any]) -> str:
     return lane_name(message.tenant, message.queue, message.pool, groups)
 
 
-def _chunks(rows: list[NewRow]) -> list[list[NewRow]]:
-    chunks: list[list[NewRow]] = []
+def _chunks(rows: list[tuple[NewMessage[Any], NewRow]]) -> list[list[tuple[NewMessage[Any], NewRow]]]:
+    chunks: list[list[tuple[NewMessage[Any], NewRow]]] = []
     size = 0
-    for row in rows:
-        if not chunks or len(chunks[-1]) >= CHUNK_MESSAGES or size + len(row.body) > CHUNK_BYTES:
+    for pair in rows:
+        length = len(pair[1].body)
+        if not chunks or len(chunks[-1]) >= CHUNK_MESSAGES or size + length > CHUNK_BYTES:
             chunks.append([])
             size = 0
-        chunks[-1].append(row)
-        size += len(row.body)
+        chunks[-1].append(pair)
+        size += length
     return chunks

@@ -17,21 +17,22 @@ from fairqueue.dead_letters import DeadLetters
 from fairqueue.generics import P
 from fairqueue.lease import Lease, failure
 from fairqueue.limits import Limit
+from fairqueue.limits_control import LimitsControl
 from fairqueue.message import Enqueued
 from fairqueue.new_message import NewMessage
 from fairqueue.outcomes import Outcome
+from fairqueue.queue_controls import QueueControls
 from fairqueue.retry import RetryPolicy
 from fairqueue.settlement import Settlement
 from fairqueue.settling import extend_each, settle_each
-from fairqueue.tenants import LimitsControl, Tenants
+from fairqueue.tenants import Tenants
 from fairqueue.url import resolved_url
 from fairqueue.validation import duration_ms, several
-from fairqueue.views import QueueViews
 
 __all__ = ["FairQueue"]
 
 
-class FairQueue(QueueViews[P]):
+class FairQueue(QueueControls[P]):
     """Fair multi-tenant queues on a Valkey or Redis server.
 
     Every tenant gets its fair share of what is claimed, no limit group holds more slots than its limit, and no
@@ -50,12 +51,14 @@ class FairQueue(QueueViews[P]):
         visibility_timeout: how long a lease lasts without an extend; a ``timedelta`` or seconds, at least 0.1.
         reclaim_interval: how often a worker looks for expired leases. 0: never by itself.
         reconcile_interval: how often a worker makes slots equal to leases again. 0: never by itself.
-        scheduler: ``"fair"`` or, to compare with, ``"fifo"``. None: what is stored, else fair.
+        scheduler: ``"fair"``, ``"drr"`` (deficit round robin) or, to compare with, ``"fifo"``. None: what is stored, else fair.
         codec: payloads to bytes and back; JSON by default.
         max_payload_bytes: larger encoded payloads are refused.
         dead_letters: False drops (and counts) what is out of tries. None: what is stored, else True.
         durability: ``"server"``, the only one: an enqueue that returned is as safe as the server's own settings make it.
         clock: ``fairqueue.testing.ManualClock`` in tests; None is the server's clock.
+        quantum: of the scheduler ``"drr"``: what a tenant of weight 1 may be served in one turn, in cost units, 0.001 to
+            1,000. None: what is stored, else 1.
 
     Raises:
         ConfigurationError: a wrong option, named with its value and what was expected.
@@ -85,6 +88,7 @@ class FairQueue(QueueViews[P]):
         dead_letters: bool | None = None,
         durability: str = "server",
         clock: Clock | None = None,
+        quantum: float | None = None,
     ) -> None:
         self._options = Options.make(
             resolved_url(url) if url is None else url,
@@ -101,6 +105,7 @@ class FairQueue(QueueViews[P]):
             dead_letters=dead_letters,
             durability=durability,
             clock=clock,
+            quantum=quantum,
         )
         self._engine = Client(self._options)
         self._consumer: Consumer[P] = Consumer(self._engine)
@@ -178,6 +183,9 @@ class FairQueue(QueueViews[P]):
         pool: str = "default",
         priority: int = 0,
         cost: float = 1,
+        expires: timedelta | float | datetime | None = None,
+        on_expiry: str = "dead",
+        dedupe_for: timedelta | float | None = None,
     ) -> Enqueued:
         """Stores one message; once this returned it is not lost. See ``NewMessage`` for the arguments.
 
@@ -188,6 +196,7 @@ class FairQueue(QueueViews[P]):
         Raises:
             InvalidMessageError: a wrong argument, or a payload that cannot be encoded; nothing is stored.
             PayloadTooLargeError: nothing is stored. QueueFullError: the server is out of memory, nothing is stored.
+            BacklogFullError: the tenant has as many messages waiting as it may; nothing is stored.
             QueueUnavailableError: the server stayed away; the message may or may not be stored.
             ConfigurationError: a limit is computed by a function that only another program has; nothing is stored.
             SettingsChangedError: others declare different settings all the time; nothing is stored.
@@ -207,6 +216,9 @@ class FairQueue(QueueViews[P]):
             pool=pool,
             priority=priority,
             cost=cost,
+            expires=expires,
+            on_expiry=on_expiry,
+            dedupe_for=dedupe_for,
         )
         (sent,) = await producing.enqueue_many(self._engine, [message])
         return sent
@@ -216,6 +228,10 @@ class FairQueue(QueueViews[P]):
 
         All are checked before the first is sent. An error after that may have stored some of them: repeat the same
         objects, they keep their ids; only what was completed meanwhile is stored again.
+
+        Of a tenant whose backlog is bounded all new messages are stored, or none; of a batch of more than 500 messages, which
+        goes in several calls, that holds for each call, and after a refusal nothing more of that tenant is sent. The
+        messages of other tenants are stored, and the ids of all that are stand in the error's ``stored``.
 
         Raises:
             What ``enqueue`` raises. For a wrong argument or payload nothing is stored of any message.

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from fairqueue.errors import ConfigurationError
 from fairqueue.validation import (
+    ENDINGS,
     LARGEST_INTEGER,
     LONGEST_MS,
     boolean,
@@ -178,7 +179,9 @@ class RetryPolicy:
     def _custom_ms(self, attempt: int, error: BaseException | None, rng: random.Random | None) -> int:
         try:
             return duration_ms("the delay a custom retry policy returns", self._call(attempt, error))
-        except Exception:  # noqa: BLE001 - a mistake in user code must not lose the message
+        except ENDINGS:
+            raise
+        except BaseException:  # noqa: BLE001 - a mistake in user code must not lose the message
             _log.exception(
                 "custom retry policy failed at attempt %d; the default policy's delay is used", attempt
             )

@@ -14,7 +14,7 @@ from fairqueue.lifeline import Lifeline
 from fairqueue.queue import FairQueue
 from fairqueue.running import Handler, Runner
 from fairqueue.signals import stop_signals
-from fairqueue.worker import Worker, drained, exits_after
+from fairqueue.worker import Charge, Worker, drained, exits_after
 
 __all__ = ["WorkerSettings", "run_worker"]
 
@@ -30,6 +30,7 @@ class WorkerSettings:
     handler_timeout: timedelta | float | None = None
     grace: float = 30
     name: str | None = None
+    charge: Charge = "cost"
 
 
 def run_worker(
@@ -52,6 +53,7 @@ def run_worker(
         settings.handler_timeout,
         settings.grace,
         settings.name,
+        settings.charge,
     )
 
     def end_threads() -> None:

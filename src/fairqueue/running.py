@@ -25,6 +25,7 @@ Handler = Callable[[Message[Any]], Awaitable[Any] | Any]
 
 _log = logging.getLogger("fairqueue")
 _ASK_AGAIN = 0.5  # seconds until a server that is away is asked once more whether a message is still ours
+_NO_THREAD_MS = 1000  # until a message that this process could not begin may be delivered again
 _current: contextvars.ContextVar[Lease[Any]] = contextvars.ContextVar("fairqueue_lease")
 
 
@@ -73,10 +74,37 @@ class Threads:
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[Callable[[], Callable[[], None]]] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._idle = 0
+        self._idle = self._started = 0
+        self._short = False
+
+    async def reserve(self) -> bool:
+        """Sees to a thread for the next ``run``. At a limit of the system it waits for one that comes free.
+
+        False: there is none that could.
+        """
+        while not self._reserved():
+            if not self._started:
+                return False
+            await asyncio.sleep(_ASK_AGAIN)
+        return True
+
+    def _reserved(self) -> bool:
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+                return True
+            try:
+                threading.Thread(target=self._serve, name="fairqueue-handler", daemon=True).start()
+            except RuntimeError as error:
+                if not self._short:
+                    _log.warning("no further thread for handlers, messages wait for one: %s", error)
+                self._short = True
+                return False
+            self._started, self._short = self._started + 1, False
+            return True
 
     async def run(self, work: Callable[[], T]) -> T:
-        """The result of ``work``, run in a thread with the caller's context."""
+        """The result of ``work``, run in the reserved thread with the caller's context."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
@@ -88,11 +116,6 @@ class Threads:
                 return functools.partial(_deliver, loop, answer, None, error)
             return functools.partial(_deliver, loop, answer, result, None)
 
-        with self._lock:
-            if self._idle:
-                self._idle -= 1
-            else:
-                threading.Thread(target=self._serve, name="fairqueue-handler", daemon=True).start()
         self._work.put(do)
         return await answer
 
@@ -121,6 +144,11 @@ def _deliver(
         loop.call_soon_threadsafe(put)
 
 
+def over(lease: Lease[Any]) -> bool:
+    """Nothing is to be started for it any more."""
+    return lease.lost.is_set() or lease.cancelled.is_set()
+
+
 class _NotSure(Exception):  # noqa: N818 - not an error: the server is asked, and then it is tried again
     """By our own clock the lease may have expired while its handler waited for its turn."""
 
@@ -130,9 +158,14 @@ class Runner:
 
     No handler starts under a lease that may have expired by our own clock: the process may have been frozen, the
     event loop blocked or the threads starved since it was claimed or extended. Then the server is asked first.
+
+    ``clock``: the seconds by which runs are measured, if tenants are charged for them.
     """
 
-    def __init__(self, handler: Handler, timeout: float | None) -> None:
+    def __init__(
+        self, handler: Handler, timeout: float | None, clock: Callable[[], float] | None = None
+    ) -> None:
+        self._clock = clock
         self._handler = taking_one_message(handler)
         self._timeout = timeout
         self._threads = Threads()
@@ -147,6 +180,11 @@ class Runner:
         """
         _current.set(lease)
         while await self._is_ours(lease):
+            if lease.cancelled.is_set():
+                return Settlement("release")  # which ends it
+            # before its time runs: that no thread is to be had is no failure of the handler
+            if not self.is_async and not await self._threads.reserve():
+                return Settlement("release", _NO_THREAD_MS)
             with contextlib.suppress(_NotSure):
                 return await self._run(lease)
         message = lease.message
@@ -201,21 +239,34 @@ class Runner:
         return Settlement("complete")
 
     async def _call(self, lease: Lease[Any]) -> None:
-        if self.is_async:
-            await self._handler(lease.message)
-            return
-        result = await self._in_thread(lease)
-        if inspect.isawaitable(result):  # a plain function that returns a coroutine
-            await result
+        try:
+            if self.is_async:
+                held(lease).begin(self._clock)
+                await self._handler(lease.message)
+                return
+            result = await self._in_thread(lease)
+            if inspect.isawaitable(result):  # a plain function that returns a coroutine
+                await result
+        finally:
+            held(lease).end()
 
     async def _in_thread(self, lease: Lease[Any]) -> Any:
         given_up = threading.Event()
 
         def start() -> Any:
             """In the thread: it may have come to its turn long after it was asked for."""
-            if given_up.is_set() or lease.lost.is_set() or not held(lease).sure_for():
+            if given_up.is_set() or over(lease) or not held(lease).sure_for():
                 raise _NotSure
-            return self._handler(lease.message)
+            held(lease).begin(self._clock)
+            result = None
+            try:
+                result = self._handler(lease.message)
+            finally:
+                if not inspect.isawaitable(result):
+                    held(
+                        lease
+                    ).end()  # here: by when the event loop comes to it, other work has taken its time
+            return result
 
         try:
             return await self._threads.run(start)

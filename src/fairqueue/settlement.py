@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fairqueue.outcomes import Outcome
+from fairqueue.validation import said
 
 __all__ = ["Settlement", "described"]
 
@@ -13,7 +14,8 @@ __all__ = ["Settlement", "described"]
 class Settlement:
     """What was asked for a lease, and what came of it; None while nobody knows yet.
 
-    ``delay_ms`` None: the retry policy decides, by ``error``, when it is sent.
+    ``delay_ms`` None: the retry policy decides, by ``error``, when it is sent. ``seconds``: what the handler took, where
+    tenants are charged for that.
     """
 
     action: str
@@ -21,13 +23,10 @@ class Settlement:
     reason: str = ""
     text: str = ""
     error: BaseException | None = None
+    seconds: float | None = None
     outcome: Outcome | None = None
 
 
 def described(error: BaseException) -> str:
-    """An exception's type and text; one whose text cannot be made must not keep its message in flight."""
-    try:
-        text = str(error)
-    except Exception as broken:  # noqa: BLE001 - whatever a user's __str__ raises
-        text = f"<its text raised {type(broken).__name__}>"
-    return f"{type(error).__name__}: {text}"
+    """An exception's type and text."""
+    return f"{type(error).__name__}: {said(error)}"

@@ -50,17 +50,19 @@ class Settler:
         return [answer(*request) for request in requests]
 
     async def extend(self, leases: Sequence[Lease[Any]]) -> list[Outcome]:
-        """Extends all to their full visibility timeout; a lost lease is marked."""
+        """Extends all to their full visibility timeout; one that is lost, or whose message is cancelled, is marked."""
         for (visibility_ms, consumer), group in _by_timeout(leases).items():
             named = [(lease.message.tenant, lease.message.id, lease.token) for lease in group]
             asked_at = time.monotonic()
-            deadlines = await self._engine.run(self._engine.calls.extend(named, visibility_ms, consumer))
-            for lease, deadline in zip(group, deadlines, strict=True):
+            extended = await self._engine.run(self._engine.calls.extend(named, visibility_ms, consumer))
+            for lease, (deadline, cancelled) in zip(group, extended, strict=True):
                 if deadline is None:
                     lease.lost.set()
-                else:
-                    lease.deadline = from_ms(deadline)
-                    held(lease).renewed(asked_at)
+                    continue
+                lease.deadline = from_ms(deadline)
+                held(lease).renewed(asked_at)
+                if cancelled:
+                    lease.cancelled.set()
         return ["lost" if lease.lost.is_set() else "extended" for lease in leases]
 
     def batches(self, requests: Sequence[Request]) -> list[Batch]:
@@ -79,6 +81,8 @@ class Settler:
 
     def _batch(self, items: list[Request]) -> Batch:
         by_policy = [(lease, asked) for lease, asked in items if asked.delay_ms is None]
+        for lease, asked in items:
+            asked.seconds = held(lease).seconds
         batch = Batch(self._engine.settle_streams.take(), items, by_policy)
         if by_policy:
             batch.revision = self._set_waits(batch)
@@ -130,6 +134,8 @@ class Settler:
                 asked.delay_ms or 0,
                 asked.reason,
                 asked.text,
+                held(lease).begun,
+                asked.seconds,
             )
             for lease, asked in batch.items
         ]
@@ -151,6 +157,8 @@ class Settler:
             asked.outcome = cast("Outcome", outcome)
             if outcome == "lost":
                 lease.lost.set()
+            elif outcome == "cancelled":
+                lease.cancelled.set()
 
     def forget(self) -> object:
         """After a fork: the calls under way are the parent's. Returns what must live on untouched."""

@@ -6,7 +6,20 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Literal, overload
 
-__all__ = ["LimitState", "QueueState", "QueueStats", "TenantState", "Totals", "WorkerState"]
+__all__ = [
+    "Cancelled",
+    "LimitState",
+    "Pause",
+    "QueueState",
+    "QueueStats",
+    "RateState",
+    "TenantState",
+    "Totals",
+    "WorkerState",
+]
+
+Cancelled = Literal["cancelled", "cancelling", "not_found"]
+"""What a cancel did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,8 +27,9 @@ class Totals:
     """Counted since the namespace (or the tenant's first present message) began; also readable as ``totals["enqueued"]``.
 
     ``freed_late`` slots could not be freed by their message's own transition; ``healed`` is what reconcile put
-    right; ``dropped`` messages were out of tries where dead letters are off. ``claimed`` is counted for the namespace
-    alone: None in the totals of a tenant.
+    right; ``dropped`` messages were out of tries where dead letters are off, or expired and were to be dropped;
+    ``expired`` are all that were not started in time, counted as ``dead_lettered`` or ``dropped`` too. ``claimed`` is
+    counted for the namespace alone: None in the totals of a tenant.
     """
 
     enqueued: int = 0
@@ -26,8 +40,10 @@ class Totals:
     released: int = 0
     dead_lettered: int = 0
     dropped: int = 0
+    expired: int = 0
     redriven: int = 0
     purged: int = 0
+    cancelled: int = 0
     reclaimed: int = 0
     freed_late: int = 0
     healed: int = 0
@@ -53,7 +69,11 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStats:
-    """A namespace, or one tenant of it. ``blocked`` messages are ready but wait for a slot; they are part of ``ready``."""
+    """A namespace, or one tenant of it.
+
+    ``blocked`` messages are part of ``ready``: they wait for a slot, or were paused when a claim came to them (those of a
+    pool that is paused as a whole are not met by claims, and not counted).
+    """
 
     ready: int
     delayed: int
@@ -66,9 +86,14 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantState(QueueStats):
-    """One tenant: what it has where, and its counters while it has messages."""
+    """One tenant: what it has where, its counters while it has messages, and its ``weight`` (1 unless set).
+
+    ``backlog`` is how many of its messages may wait (``limits.set_backlog``), None where there is no bound.
+    """
 
     tenant: str
+    weight: float = 1.0
+    backlog: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +109,28 @@ class QueueState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RateState:
+    """The rate of a limit group: ``n`` deliveries in each ``per``, ``burst`` at once after a pause.
+
+    ``tokens`` deliveries may start now, the next one more at ``next_at``. It is None while all ``burst`` tokens are there.
+    Where what is stored is no rate (damaged by hand) ``n`` is 0 and nothing starts, until it is set again.
+    """
+
+    n: int
+    per: timedelta
+    burst: int
+    tokens: int
+    next_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LimitState:
     """One limit group: ``limit`` is what is in force (None: unlimited), ``held`` slots are taken by ``holders``.
 
-    ``waiting`` messages are ready but parked at this group. ``held`` is None where the group's key is broken, so that
-    nothing can be counted: the doctor names it and reconcile rebuilds it.
+    ``guaranteed`` slots are the tenant's before anybody's who has none or holds as many (None: no guarantee; groups of
+    ``"tenant"`` alone have one). ``waiting``
+    messages are ready but parked at this group, for a slot or for a token of its ``rate`` (None: it has none). ``held`` is None
+    where the group's key is broken, so that nothing can be counted: the doctor names it and reconcile rebuilds it.
     """
 
     group: str
@@ -97,11 +139,28 @@ class LimitState:
     held: int | None
     waiting: int
     holders: list[tuple[str, str]]
+    rate: RateState | None = None
+    guaranteed: int | None = None
 
     @property
     def free(self) -> int | None:
         """Slots that are free: never negative, None when unlimited or when ``held`` is None."""
         return None if self.limit is None or self.held is None else max(0, self.limit - self.held)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """A pause that stands: of everything that has all the selectors that are not None.
+
+    ``since`` is None where what is stored was damaged: the pause stands all the same.
+    """
+
+    tenant: str | None
+    queue: str | None
+    pool: str | None
+    by: str | None
+    reason: str | None
+    since: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

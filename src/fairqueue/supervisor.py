@@ -88,7 +88,7 @@ class Supervisor:
         failures = 0
         while not self._stopping.is_set():
             began = time.monotonic()
-            status = await self._child(number)
+            status = await self._tried(number)
             if self._stopping.is_set() or self._gives_up(status):
                 self._note(status)
                 return
@@ -99,6 +99,19 @@ class Supervisor:
             )
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
+
+    async def _tried(self, number: int) -> int:
+        """The exit status of a child; one that cannot be started for a moment, in the middle of a deployment, has failed.
+
+        The others are well and must not end with it.
+        """
+        try:
+            return await self._child(number)
+        except OSError as error:
+            if not self._ready.is_set():
+                raise FairQueueError(f"worker process {number} cannot be started: {error}") from error
+            _log.error("worker process %d cannot be started: %s", number, error)
+            return FAILED
 
     async def _child(self, number: int) -> int:
         """Starts a child and returns its exit status."""
@@ -119,12 +132,9 @@ class Supervisor:
 
     async def _started(self, number: int, line: socket.socket) -> Process:
         command = [*self._command_for(number), "--lifeline", str(line.fileno())]
-        try:
-            return await asyncio.create_subprocess_exec(
-                *command, pass_fds=[line.fileno()], process_group=0, env=self._environment
-            )
-        except OSError as error:
-            raise FairQueueError(f"worker process {number} cannot be started: {error}") from error
+        return await asyncio.create_subprocess_exec(
+            *command, pass_fds=[line.fileno()], process_group=0, env=self._environment
+        )
 
     async def _hear(self, line: socket.socket) -> None:
         line.setblocking(False)
@@ -133,9 +143,14 @@ class Supervisor:
                 self._ready.set()
 
     def _gives_up(self, status: int) -> bool:
-        """Starting another one would end the same way: none got ready yet, or it says so itself."""
-        if self._ready.is_set() and status != WRONG_USE:
+        """Starting another one would end the same way: none got ready yet, or none is left and this one says so itself.
+
+        While others work, what this one says may be the handler's own status, or pass with the deployment.
+        """
+        if self._ready.is_set() and (status != WRONG_USE or self._children):
             return False
+        if self._ready.is_set():
+            _log.error("the last worker process ended, %s: no other one is started", _described(status))
         self._status = status if status > 0 else FAILED
         self._tell_all()
         return True

@@ -12,6 +12,8 @@ from typing import Any, Generic, Self
 
 from fairqueue.clock import Clock
 from fairqueue.config import Codec
+from fairqueue.explanation import Explanation
+from fairqueue.fairness_report import FairnessReport
 from fairqueue.generics import P
 from fairqueue.limits import Limit
 from fairqueue.maintenance.auditor import AuditReport
@@ -24,7 +26,7 @@ from fairqueue.portal import Portal
 from fairqueue.producing import listed
 from fairqueue.queue import FairQueue
 from fairqueue.retry import RetryPolicy
-from fairqueue.states import QueueState, QueueStats, WorkerState
+from fairqueue.states import Cancelled, Pause, QueueState, QueueStats, WorkerState
 from fairqueue.sync_controls import SyncDeadLetters, SyncLimitsControl, SyncTenants
 from fairqueue.sync_lease import SyncLease, bare
 
@@ -57,6 +59,7 @@ class SyncFairQueue(Generic[P]):
         dead_letters: bool | None = None,
         durability: str = "server",
         clock: Clock | None = None,
+        quantum: float | None = None,
     ) -> None:
         self._queue: FairQueue[P] = FairQueue(
             url,
@@ -73,6 +76,7 @@ class SyncFairQueue(Generic[P]):
             dead_letters,
             durability,
             clock,
+            quantum,
         )
         self._portal = Portal()
         self.limits = SyncLimitsControl(self._queue.limits, self._portal)
@@ -125,6 +129,9 @@ class SyncFairQueue(Generic[P]):
         pool: str = "default",
         priority: int = 0,
         cost: float = 1,
+        expires: timedelta | float | datetime | None = None,
+        on_expiry: str = "dead",
+        dedupe_for: timedelta | float | None = None,
     ) -> Enqueued:
         """See ``FairQueue.enqueue``."""
         return self._portal.call(
@@ -140,6 +147,9 @@ class SyncFairQueue(Generic[P]):
                 pool=pool,
                 priority=priority,
                 cost=cost,
+                expires=expires,
+                on_expiry=on_expiry,
+                dedupe_for=dedupe_for,
             )
         )
 
@@ -157,8 +167,12 @@ class SyncFairQueue(Generic[P]):
         visibility_timeout: timedelta | float | None = None,
     ) -> list[SyncLease[P]]:
         """See ``FairQueue.claim``."""
-        leases = self._portal.call(lambda: self._queue.claim(n, wait, consumer, pools, visibility_timeout))
-        return [SyncLease(lease, self._portal) for lease in leases]
+
+        async def claimed() -> list[SyncLease[P]]:
+            leases = await self._queue.claim(n, wait, consumer, pools, visibility_timeout)
+            return [SyncLease(lease, self._portal) for lease in leases]
+
+        return self._portal.call(claimed, lambda leases: self._queue.release_many(bare(leases)))
 
     def complete_many(self, leases: Sequence[SyncLease[P]]) -> list[Outcome]:
         """See ``FairQueue.complete_many``."""
@@ -178,6 +192,33 @@ class SyncFairQueue(Generic[P]):
         """See ``FairQueue.extend_many``."""
         return self._portal.call(lambda: self._queue.extend_many(bare(leases)))
 
+    def pause(
+        self,
+        tenant: str | None = None,
+        queue: str | None = None,
+        pool: str | None = None,
+        by: str | None = None,
+        reason: str | None = None,
+    ) -> bool:
+        """See ``FairQueue.pause``."""
+        return self._portal.call(lambda: self._queue.pause(tenant, queue, pool, by, reason))
+
+    def resume(self, tenant: str | None = None, queue: str | None = None, pool: str | None = None) -> bool:
+        """See ``FairQueue.resume``."""
+        return self._portal.call(lambda: self._queue.resume(tenant, queue, pool))
+
+    def pauses(self) -> Iterator[Pause]:
+        """See ``FairQueue.pauses``."""
+        return self._portal.iterate(self._queue.pauses())
+
+    def cancel(self, tenant: str, id: str) -> Cancelled:
+        """See ``FairQueue.cancel``."""
+        return self._portal.call(lambda: self._queue.cancel(tenant, id))
+
+    def purge(self, tenant: str, queue: str | None = None) -> int:
+        """See ``FairQueue.purge``."""
+        return self._portal.call(lambda: self._queue.purge(tenant, queue))
+
     def stats(self, tenant: str | None = None) -> QueueStats:
         """See ``FairQueue.stats``."""
         return self._portal.call(lambda: self._queue.stats(tenant))
@@ -185,6 +226,14 @@ class SyncFairQueue(Generic[P]):
     def get(self, tenant: str, id: str) -> MessageInfo[P] | None:
         """See ``FairQueue.get``."""
         return self._portal.call(lambda: self._queue.get(tenant, id))
+
+    def fairness(self, window: timedelta | float = 900) -> FairnessReport:
+        """See ``FairQueue.fairness``."""
+        return self._portal.call(lambda: self._queue.fairness(window))
+
+    def explain(self, tenant: str, id: str) -> Explanation:
+        """See ``FairQueue.explain``."""
+        return self._portal.call(lambda: self._queue.explain(tenant, id))
 
     def messages(
         self,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 from fairqueue.dead_letters import DeadLetters
+from fairqueue.limits_control import LimitsControl
 from fairqueue.message import DeadLetter
 from fairqueue.portal import Portal
 from fairqueue.states import LimitState, TenantState
-from fairqueue.tenants import LimitsControl, Tenants
+from fairqueue.tenants import Tenants
 
 __all__ = ["SyncDeadLetters", "SyncLimitsControl", "SyncTenants"]
 
@@ -20,13 +22,23 @@ class SyncLimitsControl:
     def __init__(self, control: LimitsControl, portal: Portal) -> None:
         self._control, self._portal = control, portal
 
-    def set(self, group: str, id: str, limit: int | None) -> None:
+    def set(self, group: str, id: str, limit: int | None, guaranteed: int | None = None) -> None:
         """See ``LimitsControl.set``."""
-        self._portal.call(lambda: self._control.set(group, id, limit))
+        self._portal.call(lambda: self._control.set(group, id, limit, guaranteed))
 
     def reset(self, group: str, id: str) -> None:
         """See ``LimitsControl.reset``."""
         self._portal.call(lambda: self._control.reset(group, id))
+
+    def set_backlog(self, tenant: str, limit: int | None) -> None:
+        """See ``LimitsControl.set_backlog``."""
+        self._portal.call(lambda: self._control.set_backlog(tenant, limit))
+
+    def set_rate(
+        self, group: str, id: str, n: int | None, per: timedelta | float = 60, burst: int = 1
+    ) -> None:
+        """See ``LimitsControl.set_rate``."""
+        self._portal.call(lambda: self._control.set_rate(group, id, n, per, burst))
 
     def get(self, group: str, id: str) -> LimitState:
         """See ``LimitsControl.get``."""
@@ -46,6 +58,10 @@ class SyncTenants:
     def get(self, tenant: str) -> TenantState:
         """See ``Tenants.get``."""
         return self._portal.call(lambda: self._tenants.get(tenant))
+
+    def set_weight(self, tenant: str, weight: float) -> None:
+        """See ``Tenants.set_weight``."""
+        self._portal.call(lambda: self._tenants.set_weight(tenant, weight))
 
     def list(self) -> Iterator[TenantState]:
         """See ``Tenants.list``."""

@@ -49,6 +49,11 @@ class SyncLease(Generic[P]):
         """A ``threading.Event``: set when an extend or settle found the lease lost."""
         return self._lease.lost
 
+    @property
+    def cancelled(self) -> threading.Event:
+        """A ``threading.Event``: set when an extend or settle found the message cancelled."""
+        return self._lease.cancelled
+
     def extend(self) -> datetime:
         """See ``Lease.extend``."""
         return self._portal.call(self._lease.extend)
@@ -73,11 +78,16 @@ class SyncLease(Generic[P]):
     def keep_alive(self) -> Iterator[SyncLease[P]]:
         """See ``Lease.keep_alive``."""
         keeper = self._lease.keep_alive()
-        self._portal.call(keeper.__aenter__)
+        self._portal.call(keeper.__aenter__, lambda _: _left(keeper))
         try:
             yield self
         finally:
-            self._portal.call(lambda: _left(keeper))
+            try:
+                self._portal.call(lambda: _left(keeper), certain=True)
+            except BaseException:  # interrupted before it was asked for: the lease would be extended for ever
+                with contextlib.suppress(Exception):
+                    self._portal.call(lambda: _left(keeper), certain=True)
+                raise
 
 
 async def _left(keeper: contextlib.AbstractAsyncContextManager[Any]) -> None:

@@ -7,11 +7,12 @@ else. ``True`` and ``False`` are never numbers here, and neither NaN nor infinit
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from fairqueue.errors import ConfigurationError, FairQueueError
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = [
+    "ENDINGS",
     "IDENTIFIER_BYTES",
     "LARGEST_INTEGER",
     "LONGEST_MS",
@@ -33,9 +35,14 @@ __all__ = [
     "integer",
     "namespace",
     "number",
+    "said",
     "several",
     "shown",
 ]
+
+ENDINGS: Final = (KeyboardInterrupt, SystemExit, asyncio.CancelledError)
+"""What ends a program or a task. Anything else that code of the application raises, a ``BaseException`` too (a panic of a
+codec written in Rust is one), is a refusal of the one message it was asked about."""
 
 IDENTIFIER_BYTES = 512
 """The longest tenant, queue, id, pool or group id, in bytes of UTF-8."""
@@ -65,6 +72,16 @@ def shown(value: object) -> str:
     except Exception:  # noqa: BLE001 - a broken __repr__, or an int of too many digits
         return f"<{type(value).__name__} that cannot be shown>"
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+
+
+def said(error: BaseException) -> str:
+    """The error's text; one that cannot be made, whatever is raised for it, must not keep a message in flight."""
+    try:
+        return str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as broken:  # noqa: BLE001 - whatever a user's __str__ raises
+        return f"<its text raised {type(broken).__name__}>"
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
@@ -129,15 +146,19 @@ def _duration_wanted(value: object, minimum_ms: int) -> str:
     return wanted + " (a timedelta, or a number of seconds)"
 
 
-def instant_ms(option: str, value: object, *, error: type[FairQueueError] = ConfigurationError) -> int:
+def instant_ms(
+    option: str, value: object, *, latest: bool = False, error: type[FairQueueError] = ConfigurationError
+) -> int:
     """An aware ``datetime`` as milliseconds since 1970 (UTC), rounded up: never earlier than the instant given.
+
+    ``latest``: it is the end of something, and rounded down.
 
     A naive one is refused: it means another instant on another machine.
     """
     if not isinstance(value, datetime) or not isinstance(value.utcoffset(), timedelta):
         raise expected(option, "an aware datetime (one with a time zone)", value, error=error)
     microseconds = (value - _EPOCH) // _MICROSECOND
-    return -(-microseconds // 1000)
+    return microseconds // 1000 if latest else -(-microseconds // 1000)
 
 
 def identifier(option: str, value: object, *, error: type[FairQueueError] = ConfigurationError) -> str:

@@ -10,8 +10,9 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Generic
+from typing import Any, Generic, Literal
 
 from fairqueue.claiming import MAX_CLAIM, claim_options
 from fairqueue.deliveries import Deliveries
@@ -32,8 +33,9 @@ from fairqueue.queue import FairQueue
 from fairqueue.running import Handler, Runner
 from fairqueue.settling import Request
 from fairqueue.signals import stop_signals
-from fairqueue.validation import counted, duration_ms, expected, identifier, integer
+from fairqueue.validation import choice, counted, duration_ms, expected, identifier, integer
 
+Charge = Literal["cost", "time"]
 __all__ = ["Worker"]
 
 _log = logging.getLogger("fairqueue")
@@ -61,6 +63,9 @@ class Worker(Generic[P]):
             message failed. None: no limit.
         grace: how long ``stop()`` waits for running handlers before it cancels them and releases their messages.
         name: the worker's name in lists; drawn when None.
+        charge: what a delivery charges its tenant: ``"cost"`` the message's cost, when it is claimed; ``"time"`` the seconds
+            that its handler took. Those are known when it has ended; until then it is charged what the tenant's messages
+            took of late (its cost, while nothing is known of them), and after a crash it stays charged that.
 
     Raises:
         ConfigurationError: a wrong option, or a handler that does not take one message.
@@ -79,16 +84,18 @@ class Worker(Generic[P]):
         handler_timeout: timedelta | float | None = None,
         grace: timedelta | float = 30,
         name: str | None = None,
+        charge: Charge = "cost",
     ) -> None:
         if not isinstance(queue, FairQueue):
             raise expected("queue", "a FairQueue", queue)
         self._queue = queue
         self._engine, self._consumer = engine_of(queue), consumer_of(queue)
         self._concurrency = integer("concurrency", concurrency, 1, 100_000)
-        self._runner = Runner(handler, _seconds(handler_timeout))
+        by_time = choice("charge", charge, ("cost", "time")) == "time"
+        self._runner = Runner(handler, _seconds(handler_timeout), self._now if by_time else None)
         self._grace = duration_ms("grace", grace) / 1000
         self.name = _drawn_name() if name is None else identifier("name", name)
-        self._options = claim_options(self._engine, 1, self.name, pools)
+        self._options = replace(claim_options(self._engine, 1, self.name, pools), by_time=by_time)
         self._keeper = LeaseKeeper(self._engine, self._options.visibility_ms)
         self._deliveries: Deliveries[P] = Deliveries(
             self._runner, self._keeper, self._wake, patience=self._options.visibility_ms / 2000
@@ -223,6 +230,11 @@ class Worker(Generic[P]):
     def _wake(self) -> None:
         self._changed.set()
 
+    def _now(self) -> float:
+        """Seconds by the queue's clock in tests, else by one that nobody sets."""
+        manual = self._engine.options.clock.now_ms()
+        return time.monotonic() if manual is None else manual / 1000
+
     def _describe(self) -> dict[str, Any]:
         return {
             "pools": list(self._options.pools),
@@ -238,24 +250,30 @@ class Worker(Generic[P]):
         finished = self._deliveries.take_finished()
         busy = self._concurrency if self._deliveries.secluded else len(self._deliveries.running)
         free = min(self._concurrency - busy, MAX_CLAIM)
-        try:
-            started = await self._exchange(finished, free)
-        except QueueUnavailableError as error:
-            await self._server_away(finished, error)
-            return
-        except _FATAL:
-            self._deliveries.put_back(finished)
-            raise
-        except FairQueueError as error:
-            # One broken key of the namespace: the doctor names it; this worker must be there when it is mended.
-            _log.error("the server refused a claim or settle, trying again: %s", error)
-            self._deliveries.put_back(finished)
-            await asyncio.sleep(_REFUSED_PAUSE)
+        started = await self._try_to_exchange(finished, free)
+        if started is None:
             return
         if not self._deliveries.finished and started < free and not self._stopping:
             await self._wait_for_work()
         elif free == 0 and not self._deliveries.finished:
             await self._changed.wait()
+
+    async def _try_to_exchange(self, finished: list[Request], free: int) -> int | None:
+        """How many were started; None if the server could not be used: what has finished is to be sent again."""
+        try:
+            return await self._exchange(finished, free)
+        except QueueUnavailableError as error:
+            await self._server_away(finished, error)
+        except _FATAL:
+            self._deliveries.put_back(finished)
+            raise
+        except FairQueueError as error:
+            # One broken key of the namespace: the doctor names it; this worker must be there when it is mended, and a
+            # drain has its whole grace for that.
+            _log.error("the server refused a claim or settle, trying again: %s", error)
+            self._deliveries.put_back(finished)
+            await asyncio.sleep(_REFUSED_PAUSE)
+        return None
 
     async def _exchange(self, finished: list[Request], free: int) -> int:
         """How many were started; what has finished is settled in the same round trip."""
@@ -315,11 +333,7 @@ class Worker(Generic[P]):
                     await asyncio.wait_for(self._changed.wait(), max(left, 0))
 
     async def _settle_finished(self) -> None:
-        finished = self._deliveries.take_finished()
-        try:
-            await self._exchange(finished, 0)
-        except QueueUnavailableError as error:
-            await self._server_away(finished, error)
+        await self._try_to_exchange(self._deliveries.take_finished(), 0)
 
 
 def exits_after(worker: Worker[Any], released: Callable[[], None]) -> None:

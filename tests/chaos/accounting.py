@@ -1,5 +1,7 @@
 """What the journal and the stock say of a run: who was lost, who ran twice, which limit was exceeded.
 
+enqueued = completed + dead + dropped + cancelled + waiting; what expired is dead or dropped.
+
 Nothing here asks the queue. A handler's interval begins with its first line and ends with its last one, with the kill of
 its process, or, if that was frozen, when its lease can first have expired: from then on its slot may be somebody else's.
 """
@@ -14,6 +16,9 @@ from math import inf
 
 from tests.chaos import journal as lines
 from tests.chaos import load
+from tests.chaos.endings import CANCELLED, COMPLETED, DROPPED, Cancels, Endings, was_started
+from tests.chaos.flow import Flow
+from tests.chaos.history import Processes, Run, runs_of
 from tests.chaos.journal import Entry
 
 SURE = 0.6
@@ -21,20 +26,19 @@ SURE = 0.6
 one may be late by an eighth, and a process or server that is late by more says so itself. A stop that lets a lease
 expire is no shorter."""
 
-TOGETHER = 0.25
-"""Stops with no more between them than these seconds are one: an extend needs longer to be tried and answered."""
-
 SETTLING = 0.5
 """Seconds after the end of a handler in which the settlement of its message may still be under way, and be cut short."""
-
-LAST_STEP = 0.1
-"""Seconds between the moment when a process that was asked to end gives back what threads still work on, and its end."""
 
 JUST = 0.05
 """A handler may have been entered before a stop of its process, and have written its first line after it."""
 
 LOST = "worker lost"
 """The reason of a dead letter whose workers were gone too often."""
+
+EXPIRED = "expired"
+"""The reason of a dead letter that was not started in time."""
+
+ENDED = "completed, cancelled or dropped"
 
 SETTLED_AGAIN = {lines.FAILED, lines.RETRIED, lines.RELEASED}
 """Ends after which a message comes again by itself."""
@@ -52,6 +56,12 @@ class Stock:
     findings: list[str]
     reclaimed: int = 0
     """Expired leases that were taken back, by the server's count."""
+    cancelled: int = 0
+    dropped: int = 0
+    expired: int = 0
+    """Messages that were not started in time: letters and dropped ones."""
+    waited: dict[str, float] = field(default_factory=dict)
+    """Of each letter: the seconds from its acceptance to its death."""
 
 
 @dataclass(slots=True)
@@ -75,113 +85,38 @@ class Account:
     doubled: list[str] = field(default_factory=list)
     exceeded: list[str] = field(default_factory=list)
     unbalanced: list[str] = field(default_factory=list)
+    forbidden: list[str] = field(default_factory=list)
+    """What was started although it was paused, cancelled, expired or out of tokens."""
+    pauses: int = 0
+    cancels: int = 0
+    expired: int = 0
+    rated: int = 0
+    """Deliveries under a rate."""
 
     @property
     def ok(self) -> bool:
-        return not (self.lost or self.wedged or self.doubled or self.exceeded or self.unbalanced)
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """A time in which a process did not run. ``ours``: we stopped it."""
-
-    since: float
-    until: float
-    ours: bool
-
-
-@dataclass(slots=True)
-class Run:
-    """One start of a handler, and its end if it came to that."""
-
-    id: str
-    token: str
-    process: int
-    at: float
-    crashes: int
-    ended: float = inf
-    outcome: str | None = None
-
-
-class Processes:
-    """When each was stopped, asked to end, or gone."""
-
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        self._stops: dict[int, list[Stop]] = defaultdict(list)
-        self._asked: dict[int, float] = {}
-        self.gone: dict[int, float] = {}
-        self.left: dict[int, float] = {}
-        frozen: dict[int, float] = {}
-        for entry in entries:
-            number, at = entry.process, entry.at
-            if entry.what == lines.KILLED and number:
-                self._stops[number].append(Stop(at, inf, ours=True))
-                self.gone.setdefault(number, at)
-            elif entry.what == lines.FROZEN:
-                frozen[number] = at
-            elif entry.what == lines.THAWED:
-                self._stops[number].append(Stop(frozen.pop(number), at, ours=True))
-            elif entry.what == lines.STARVED:
-                self._stops[number].append(Stop(entry.about["since"], at, ours=False))
-            elif entry.what == lines.TERMINATED:
-                self._asked.setdefault(number, at)
-            elif entry.what == lines.LEFT:
-                self.left[number] = at
-            elif entry.what == lines.EXITED:
-                self.gone.setdefault(number, at)
-        for number, at in frozen.items():  # killed before it was thawed
-            self._stops[number].append(Stop(at, inf, ours=True))
-
-    def stops(self, number: int) -> list[Stop]:
-        """Of the process, and of the server, without which nobody can extend a lease."""
-        together: list[Stop] = []
-        for stop in sorted([*self._stops[number], *self._stops[0]], key=lambda stop: stop.since):
-            if together and stop.since <= together[-1].until + TOGETHER:
-                former = together[-1]
-                together[-1] = Stop(former.since, max(former.until, stop.until), former.ours or stop.ours)
-            else:
-                together.append(stop)
-        return together
-
-    def asked_to_end(self, number: int, before: float) -> bool:
-        return self._asked.get(number, inf) < before
-
-    def gave_back(self, number: int) -> float:
-        """When a process that was asked to end can first have given back what its threads still worked on."""
-        return self.left[number] - LAST_STEP if number in self._asked and number in self.left else inf
+        return not (
+            self.lost or self.wedged or self.doubled or self.exceeded or self.unbalanced or self.forbidden
+        )
 
 
 def account(entries: Sequence[Entry], stock: Stock, visibility: float = load.VISIBILITY) -> Account:
     """Judges a whole run."""
-    result, processes = Account(), Processes(entries)
-    runs = runs_of(entries)
-    asked, accepted = _enqueued(entries, lines.ASKED), _enqueued(entries, lines.ACCEPTED)
-    _count(result, runs, asked, accepted, stock)
-    _count_dead(result, runs, processes, stock, SURE * visibility)
+    result, processes, sure = Account(), Processes(entries), SURE * visibility
+    runs, cancels = runs_of(entries), Cancels(entries)
+    _count(result, entries, runs, cancels, processes, stock)
+    _count_dead(result, runs, cancels, processes, stock, sure)
     result.deliveries = sum(map(len, runs.values()))
     for several in runs.values():
         for former, later in pairwise(several):
-            _judge_repeat(result, former, later, processes, SURE * visibility)
-    _count_expired(result, stock)
-    _judge_limits(result, [run for several in runs.values() for run in several], processes, SURE * visibility)
+            _judge_repeat(result, former, later, processes, sure)
+    _count_reclaimed(result, stock)
+    every_run = [run for several in runs.values() for run in several]
+    _judge_limits(result, every_run, processes, sure)
+    flow = Flow(entries, every_run, cancels)
+    result.forbidden, result.rated = flow.problems(), flow.rated
+    result.pauses, result.cancels = flow.pauses, len(cancels.answered)
     return result
-
-
-def runs_of(entries: Sequence[Entry]) -> dict[str, list[Run]]:
-    """All runs of each message in the order of their tokens: that is the order of its deliveries."""
-    by_token: dict[tuple[str, str], Run] = {}
-    for entry in entries:
-        if entry.what == lines.START:
-            by_token[entry.id, entry.about["token"]] = Run(
-                entry.id, entry.about["token"], entry.process, entry.at, entry.about["crashes"]
-            )
-        elif entry.what == lines.END:
-            run = by_token[entry.id, entry.about["token"]]
-            run.ended, run.outcome = entry.at, entry.about["outcome"]
-    runs: dict[str, list[Run]] = defaultdict(list)
-    for run in by_token.values():
-        runs[run.id].append(run)
-    return {id_: sorted(of_message, key=lambda run: run.token) for id_, of_message in runs.items()}
 
 
 def _enqueued(entries: Sequence[Entry], what: str) -> set[str]:
@@ -192,53 +127,107 @@ def _enqueued(entries: Sequence[Entry], what: str) -> set[str]:
 
 
 def _count(
-    result: Account, runs: dict[str, list[Run]], asked: set[str], accepted: set[str], stock: Stock
-) -> None:
+    result: Account, entries: Sequence[Entry], runs: dict[str, list[Run]], cancels: Cancels,
+    processes: Processes, stock: Stock,
+) -> None:  # fmt: skip
     """Whoever was killed before its enqueue had answered may have stored something: that is known by what ran.
 
     The producers' lines and the handlers' are two sources: what was stored, and what came to its end. The queue's own
     counts have to agree with each.
     """
-    stored = accepted | runs.keys() | stock.dead.keys()
-    done = {
-        id_ for id_, all_of_it in runs.items() if any(run.outcome == lines.COMPLETED for run in all_of_it)
-    }
-    result.messages, result.wedged = len(stored), stock.waiting
-    result.lost = sorted(stored - done - stock.dead.keys())
-    result.unbalanced += [
-        f"{what}: expected {expected}, the queue says {counted}"
-        for what, expected, counted in (
-            ("enqueued", len(stored), stock.enqueued),
-            ("completed", len(stored) - len(stock.dead) - stock.waiting, stock.completed),
-        )
-        if expected != counted
-    ]
-    by_handlers = len(done - stock.dead.keys())
-    if not stock.waiting and by_handlers != stock.completed:
-        result.unbalanced.append(
-            f"completed: {by_handlers} by the handlers' lines, the queue says {stock.completed}"
-        )
+    asked = _enqueued(entries, lines.ASKED)
+    stored = _enqueued(entries, lines.ACCEPTED) | runs.keys() | stock.dead.keys() | cancels.stored
+    unseen = {id_ for id_ in asked - stored if load.kind_of(id_) == load.DROPPING}
+    endings = Endings(stored - stock.dead.keys(), runs, cancels, processes)
+    result.messages, result.wedged, result.lost = len(stored), stock.waiting, endings.none
+    _differ(
+        result,
+        "enqueued: expected {}, the queue says {}",
+        len(stored),
+        len(stored) + len(unseen),
+        stock.enqueued,
+    )
+    left = len(stored) - len(stock.dead) - stock.waiting
+    ended = stock.completed + stock.cancelled + stock.dropped
+    _differ(result, ENDED + ": expected {}, the queue says {}", left, left + len(unseen), ended)
+    if not stock.waiting:
+        _count_endings(result, endings, stock, unseen=min(len(unseen), max(0, stock.enqueued - len(stored))))
     result.unbalanced += [f"{id_} ran although nobody had enqueued it" for id_ in sorted(stored - asked)]
     result.unbalanced += [
-        f"{id_} is dead: {reason} after {crashes} crashes"
-        for id_, (reason, crashes) in stock.dead.items()
-        if load.kind_of(id_) not in load.DYING and not (reason == LOST and crashes >= load.MAX_CRASHES)
+        f"{id_} is dead, and its cancel was answered" for id_ in sorted(cancels.stored & stock.dead.keys())
     ]
+
+
+def _count_endings(result: Account, endings: Endings, stock: Stock, unseen: int) -> None:
+    """``unseen`` were dropped before anybody but the queue knew that they were stored."""
+    counted = {COMPLETED: stock.completed, CANCELLED: stock.cancelled, DROPPED: stock.dropped}
+    for end, number in counted.items():
+        least, most = endings.range(end)
+        more = unseen if end == DROPPED else 0
+        _differ(result, end + ": {} by the journal, the queue says {}", least + more, most + more, number)
+
+
+def _differ(result: Account, text: str, least: int, most: int, counted: int) -> None:
+    if not least <= counted <= most:
+        expected = f"{least}" if least == most else f"{least} to {most}"
+        result.unbalanced.append(text.format(expected, counted))
 
 
 def _count_dead(
-    result: Account, runs: dict[str, list[Run]], processes: Processes, stock: Stock, sure: float
+    result: Account,
+    runs: dict[str, list[Run]],
+    cancels: Cancels,
+    processes: Processes,
+    stock: Stock,
+    sure: float,
 ) -> None:
     """Each letter was counted once; besides them only what the journal allows: nothing is fitted to the queue's count."""
     late = {
         id_ for id_, all_of_it in runs.items()
         if id_ not in stock.dead and _may_have_died(all_of_it[-1], processes, sure)
     }  # fmt: skip
-    least, most = len(stock.dead), len(stock.dead) + len(late)
-    if not least <= stock.dead_lettered <= most:
-        expected = f"{least}" if least == most else f"{least} to {most}"
-        result.unbalanced.append(f"dead-lettered: expected {expected}, the queue says {stock.dead_lettered}")
-    result.late = min(len(late), max(0, stock.dead_lettered - least))
+    cancelled = {
+        id_ for id_ in cancels.gone | cancels.unanswered
+        if id_ not in stock.dead and _may_be_a_letter(id_, runs.get(id_, []))
+    }  # fmt: skip
+    least, most = len(stock.dead), len(stock.dead) + len(late | cancelled)
+    _differ(result, "dead-lettered: expected {}, the queue says {}", least, most, stock.dead_lettered)
+    result.late = min(len(late), max(0, stock.dead_lettered - least - len(cancelled)))
+    result.unbalanced += [
+        f"{id_} is dead: {reason} after {crashes} crashes"
+        for id_, (reason, crashes) in stock.dead.items()
+        if not _has_reason(id_, reason, crashes)
+    ]
+    _count_expired(result, runs, cancelled, processes, stock)
+
+
+def _has_reason(id_: str, reason: str, crashes: int) -> bool:
+    kind = load.kind_of(id_)
+    if reason == EXPIRED:
+        return kind == load.EXPIRING
+    return kind in load.DYING or (reason == LOST and crashes >= load.MAX_CRASHES)
+
+
+def _may_be_a_letter(id_: str, runs: Sequence[Run]) -> bool:
+    """What was cancelled may have been one before."""
+    dies = load.kind_of(id_) in (*load.DYING, load.EXPIRING)
+    return dies or (bool(runs) and runs[-1].crashes == load.MAX_CRASHES - 1)
+
+
+def _count_expired(
+    result: Account, runs: dict[str, list[Run]], cancelled: set[str], processes: Processes, stock: Stock
+) -> None:
+    """Not before its time, and not after its start."""
+    letters = sorted(id_ for id_, (reason, _) in stock.dead.items() if reason == EXPIRED)
+    least = len(letters) + stock.dropped
+    most = least + sum(load.kind_of(id_) == load.EXPIRING for id_ in cancelled)
+    _differ(result, "expired: {} by the letters and drops, the queue says {}", least, most, stock.expired)
+    result.expired = stock.expired
+    for id_ in letters:
+        if stock.waited[id_] < (load.time_to_live(id_) or 0):
+            result.unbalanced.append(f"{id_} expired after {stock.waited[id_]:.3f} s, before its time")
+        if any(was_started(run, processes) for run in runs.get(id_, [])):
+            result.unbalanced.append(f"{id_} expired although it was started")
 
 
 def _may_have_died(last: Run, processes: Processes, sure: float) -> bool:
@@ -254,7 +243,7 @@ def _may_have_died(last: Run, processes: Processes, sure: float) -> bool:
     )
 
 
-def _count_expired(result: Account, stock: Stock) -> None:
+def _count_reclaimed(result: Account, stock: Stock) -> None:
     """Whatever came of an expired lease, it was taken back: another delivery, a letter, or a letter that was completed."""
     letters = sum(reason == LOST for reason, _ in stock.dead.values())
     if result.after_expiry + letters + result.late > stock.reclaimed:

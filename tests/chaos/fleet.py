@@ -21,10 +21,10 @@ from tests.chaos import journal as lines
 from tests.chaos.board import STARTING, Board
 from tests.chaos.journal import Journal
 from tests.chaos.load import VISIBILITY
-from tests.chaos.plan import DRAINING, MAINTAINER, OWNER, WORKER
+from tests.chaos.plan import DRAINING, MAINTAINER, OPERATOR, OWNER, WORKER
 from tests.chaos.roles import AUDITOR, FOUND, Order, live
 
-WORKERS, OWNERS, MAINTAINERS = 6, 2, 2
+WORKERS, OWNERS, MAINTAINERS, OPERATORS = 6, 2, 2, 1
 
 
 @dataclass(eq=False, slots=True)
@@ -92,13 +92,14 @@ class Fleet:
         self._fill(OWNER, OWNERS, [self._embedded])
 
     def start_others(self, plain_url: str) -> None:
-        """Workers and maintainers: every other one keeps the embedded server alive too, the rest only use its socket."""
+        """All but the owners: every other worker and maintainer keeps the embedded server alive too, the rest only use its socket."""
         self._fill(WORKER, WORKERS, [self._embedded, plain_url])
         self._fill(MAINTAINER, MAINTAINERS, [plain_url, self._embedded])
+        self._fill(OPERATOR, OPERATORS, [plain_url])
 
     def _fill(self, role: str, number: int, urls: list[str]) -> None:
         for i in range(number):
-            place = Place(role, f"{role[0]}{i}", urls[i % len(urls)], odd=i % 3 == 1)
+            place = Place(role, f"{role[:2]}{i}", urls[i % len(urls)], odd=i % 3 == 1)
             self.places.append(place)
             place.process = self._start(place)
 

@@ -13,7 +13,22 @@ ASKED, ACCEPTED = "asked", "accepted"
 """A producer is about to enqueue these ids; their enqueue has returned."""
 
 START, END = "start", "end"
-"""A handler of a message; ``about``: ``token``, and at the end ``outcome``."""
+"""A handler of a message; ``about``: ``token``, when its claim was ``asked`` for, and at the end ``outcome``."""
+
+GIVEN_BACK = "given back"
+"""A delivery that no handler has begun is about to be released."""
+
+CANCELLING, CANCEL_DONE = "cancelling", "cancel done"
+"""Somebody is about to cancel a message; it is answered, with ``outcome``."""
+
+PAUSED, RESUMING = "paused", "resuming"
+"""A pause of ``[tenant, queue, pool]`` was answered; somebody is about to lift it."""
+
+RATED = "rated"
+"""The rate of a limit group is in force: ``group``."""
+
+SET = "set"
+"""Another setting is in force, a weight or a guarantee: ``about`` says which."""
 
 STARVED = "starved"
 """The process did not run from ``about["since"]`` until then, for whatever reason; of process 0: the server."""

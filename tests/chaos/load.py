@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import time
 import zlib
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -23,9 +24,30 @@ NAME: Final = "chaos"
 PLAIN, LONG, FLAKY, RETRY, RELEASE, POISON, GIVEN_UP, BLOCKING = (
     "plain", "long", "flaky", "retry", "release", "poison", "given-up", "blocking",
 )  # fmt: skip
-_KINDS: Final = {PLAIN: 64, LONG: 6, FLAKY: 10, RETRY: 5, RELEASE: 5, POISON: 3, GIVEN_UP: 3, BLOCKING: 4}
 DYING: Final = (POISON, GIVEN_UP)
 """Kinds that end among the dead letters; the others get there only when their workers were killed too often."""
+EXPIRING, DROPPING = "expiring", "dropping"
+"""Kinds with a time to live: not started by then they are dead letters, or gone."""
+_KINDS: Final = {
+    PLAIN: 58, LONG: 6, FLAKY: 10, RETRY: 5, RELEASE: 5, POISON: 3, GIVEN_UP: 3, BLOCKING: 4, EXPIRING: 4, DROPPING: 2,
+}  # fmt: skip
+
+POOLS: Final = ("default", "side")
+GUARANTEED: Final = "elk"
+"""The tenant that is guaranteed slots, now and then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """``n`` deliveries a second, ``burst`` at once; ``limit`` is the declared one, ``group`` its group."""
+
+    limit: str
+    n: int
+    burst: int
+
+
+RATES: Final = {"hen": Rate("tenant", 6, 4), ORG: Rate("org", 20, 8)}
+"""By limit group. About what workers could do without them: now the rate holds somebody up, and now they do."""
 
 
 def options() -> dict[str, Any]:
@@ -53,16 +75,36 @@ def kind_of(id_: str) -> str:
     return id_.split(".")[1]
 
 
+def queue_of(id_: str) -> str:
+    return "default" if zlib.crc32(id_.encode()) % 2 else "other"
+
+
+def pool_of(id_: str) -> str:
+    return POOLS[zlib.crc32(id_.encode()) % 5 == 0]
+
+
+def time_to_live(id_: str) -> float | None:
+    """Seconds until which it must have been started; None: there is no hurry."""
+    if kind_of(id_) not in (EXPIRING, DROPPING):
+        return None
+    return 0.3 + zlib.crc32(id_.encode()) % 1000 / 500
+
+
 def draw(rng: random.Random, producer: str, number: int) -> NewMessage[Any]:
     """The producer's next message."""
     tenant, kind = rng.choice(TENANTS), rng.choices(list(_KINDS), list(_KINDS.values()))[0]
+    id_ = f"{tenant}.{kind}.{producer}.{number}"
+    lives = time_to_live(id_)
     return NewMessage(
         {"run": rng.uniform(2.3, 3.3) if kind == LONG else rng.expovariate(1 / 0.12), "fails": rng.randint(1, 2)},
         tenant=tenant,
-        id=f"{tenant}.{kind}.{producer}.{number}",
-        queue=rng.choice(["default", "other"]),
+        id=id_,
+        queue=queue_of(id_),
+        pool=pool_of(id_),
         metadata={"org": ORG} if tenant in SHARING else {},
-        delay=timedelta(seconds=rng.uniform(0.1, 1.5)) if rng.random() < 0.15 else None,
+        delay=timedelta(seconds=rng.uniform(0.1, 1.5)) if rng.random() < 0.15 and lives is None else None,
+        expires=lives,
+        on_expiry="drop" if kind == DROPPING else "dead",
         priority=rng.choice([0, 0, 0, 1, 2]),
         max_attempts=3 if kind == POISON else None,
     )  # fmt: skip

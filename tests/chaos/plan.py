@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-WORKER, OWNER, MAINTAINER, WATCHER = "worker", "owner", "maintainer", "watcher"
+WORKER, OWNER, MAINTAINER, OPERATOR, WATCHER = "worker", "owner", "maintainer", "operator", "watcher"
 KILL, FREEZE, TERMINATE = "kill -9", "freeze", "SIGTERM"
 ANY, IDLE, CLAIMING, RUNNING, DRAINING = "any", "idle", "claiming", "running", "draining"
 
-_ROLES: Final = {WORKER: 66, OWNER: 16, MAINTAINER: 16, WATCHER: 2}
+_ROLES: Final = {WORKER: 64, OWNER: 16, MAINTAINER: 14, OPERATOR: 4, WATCHER: 2}
 _KINDS: Final = {KILL: 45, FREEZE: 20, TERMINATE: 35}
 _PHASES: Final = {ANY: 20, IDLE: 15, CLAIMING: 20, RUNNING: 25, DRAINING: 20}
 
@@ -27,7 +27,8 @@ class Action:
 
     ``pick`` chooses among the processes of the role; ``pause``, ``hold`` (of a freeze, in visibility timeouts) and
     ``down`` (until it is started again under its name) are seconds but for the one. ``twin``: while it is frozen another
-    process starts under the same name, and the frozen one drains when it is back.
+    process starts under the same name, and the frozen one drains when it is back. An operator has none: of what two of them
+    order at the same time nobody could tell what holds.
     """
 
     role: str
@@ -57,7 +58,7 @@ def _action(rng: random.Random) -> Action:
         pause=rng.uniform(0.05, 0.75),
         hold=rng.uniform(1.2, 2.0),
         down=rng.choice([0.0, rng.uniform(0, 1)]),
-        twin=rng.random() < 0.4,
+        twin=rng.random() < 0.4 and role != OPERATOR,
     )
 
 

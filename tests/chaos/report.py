@@ -7,13 +7,15 @@ from collections.abc import Iterator
 
 from tests.chaos import load
 from tests.chaos.accounting import Account
-from tests.chaos.plan import KILL, MAINTAINER, OWNER, WATCHER, WORKER
+from tests.chaos.plan import KILL, MAINTAINER, OPERATOR, OWNER, WATCHER, WORKER
 from tests.chaos.run import Done
 from tests.faults import record
 from tests.support.processes import ROOT
 
-_ROLES = (WORKER, OWNER, MAINTAINER, WATCHER)
+_ROLES = (WORKER, OWNER, MAINTAINER, OPERATOR, WATCHER)
 _SHOWN = 10
+_ENOUGH = 20
+"""Kills after which everything there is has been tried."""
 
 
 def problems(done: Done, account: Account, kills: int) -> list[str]:
@@ -24,7 +26,9 @@ def problems(done: Done, account: Account, kills: int) -> list[str]:
         "wedged": [f"{account.wedged} messages were left"] if account.wedged else [],
         "run twice": account.doubled,
         "limit exceeded": account.exceeded,
+        "started": account.forbidden,
         "counts": account.unbalanced,
+        "flow control": _not_met(account) if kills >= _ENOUGH else [],
         "audit": findings,
         "server": done.problems,
         "process": done.counts.odd_ends,
@@ -32,6 +36,15 @@ def problems(done: Done, account: Account, kills: int) -> list[str]:
         "kills": [f"{done.kills} of {kills} were made"] if done.kills != kills else [],
     }
     return [f"{what}: {text}" for what, texts in named.items() for text in _some(texts)]
+
+
+def _not_met(account: Account) -> list[str]:
+    """What this run was to try, and has not."""
+    met = {
+        "pause": account.pauses, "cancel": account.cancels, "expired message": account.expired,
+        "delivery under a rate": account.rated,
+    }  # fmt: skip
+    return [f"there was no {what}" for what, number in met.items() if not number]
 
 
 def _of_audits(done: Done) -> list[str]:
@@ -80,7 +93,11 @@ def _outcome(done: Done, account: Account, seed: int, seconds: float) -> Iterato
         ("processes killed", f"{done.kills} ({done.faults[WATCHER, KILL]} of them the watcher, with its server)"),
         ("processes started", f"{counts.started} ({counts.restarts} restarts, {counts.twins} beside a frozen one of the same name)"),
         ("messages", account.messages),
-        ("completed + dead + waiting", f"{stock.completed} + {len(stock.dead)} + {stock.waiting}" if stock else "unknown"),
+        ("completed + dead + dropped + cancelled + waiting", f"{stock.completed} + {len(stock.dead)} + {stock.dropped} + {stock.cancelled} + {stock.waiting}" if stock else "unknown"),
+        ("expired (dead or dropped)", account.expired),
+        ("cancels answered", account.cancels),
+        ("pauses of tenants, queues, pools", account.pauses),
+        ("deliveries under a rate", account.rated),
         ("deliveries", account.deliveries),
         ("repeated after an expiry", f"{account.after_expiry} ({account.on_a_slow_machine} for want of a processor)"),
         ("repeated after a shutdown", account.after_shutdown),
@@ -92,12 +109,13 @@ def _outcome(done: Done, account: Account, seed: int, seconds: float) -> Iterato
         ("wedged", account.wedged),
         ("run twice without an expired lease", len(account.doubled)),
         ("limits exceeded", len(account.exceeded)),
+        ("started though paused, cancelled, expired or out of tokens", len(account.forbidden)),
         ("findings of the last audits", len(stock.findings) if stock else "unknown"),
         ("seconds", round(seconds)),
         ("seed", seed),
     ]  # fmt: skip
     for name, value in rows:
-        yield f"{name:36}{value}"
+        yield f"{name:62}{value}"
 
 
 FOLDER = ROOT / "build" / "chaos"
@@ -121,5 +139,6 @@ def ended(done: Done, account: Account, kills: int) -> None:
     record.note(
         "runs", FOLDER, faults=done.faults.total(), kills=done.kills, messages=account.messages, deliveries=account.deliveries,
         repeated=account.after_expiry, lost=len(account.lost), wedged=account.wedged, doubled=len(account.doubled),
-        exceeded=len(account.exceeded), problems=len(problems(done, account, kills)),
+        exceeded=len(account.exceeded), forbidden=len(account.forbidden), pauses=account.pauses, cancels=account.cancels,
+        expired=account.expired, rated=account.rated, problems=len(problems(done, account, kills)),
     )  # fmt: skip

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -35,12 +36,15 @@ from fairqueue.signals import stop_signals
 from tests.chaos import journal as lines
 from tests.chaos import load
 from tests.chaos.board import Board
+from tests.chaos.claims import Asked, note_claims
 from tests.chaos.journal import Journal
-from tests.chaos.plan import CLAIMING, DRAINING, IDLE, MAINTAINER, OWNER, WORKER
+from tests.chaos.operating import Operator
+from tests.chaos.plan import CLAIMING, DRAINING, IDLE, MAINTAINER, OPERATOR, OWNER, WORKER
 
 _log = logging.getLogger("chaos")
 AUDITOR = "auditor"
 MOST_WAITING, BATCH = 70, 12
+_RECENT, _CANCELS = 40, 0.3
 _PULSE, _LATE = 0.1, 0.15
 _SHORT_GRACE, _LONG_GRACE = 0.4, 15.0
 
@@ -115,11 +119,14 @@ def _pulse(journal: Journal) -> None:
 
 def _worker(order: Order, board: Board, journal: Journal) -> int:
     _show_phases(order.number, board)
+    asked: Asked = {}
+    note_claims(asked, journal)
+    pools = load.POOLS[::-1] if order.odd else load.POOLS
     queue: FairQueue[Any] = FairQueue(order.url, **load.options())
     settings = WorkerSettings(
-        concurrency=4, grace=_LONG_GRACE if order.odd else _SHORT_GRACE, name=order.name
+        concurrency=4, pools=pools, grace=_LONG_GRACE if order.odd else _SHORT_GRACE, name=order.name
     )
-    return run_worker(queue, _handler(board, journal, plain=order.odd), settings)
+    return run_worker(queue, _handler(board, journal, asked, plain=order.odd), settings)
 
 
 def _show_phases(number: int, board: Board) -> None:
@@ -143,11 +150,14 @@ def _show_phases(number: int, board: Board) -> None:
     shown("_drain", DRAINING, None)
 
 
-def _handler(board: Board, journal: Journal, plain: bool) -> Any:
+def _handler(board: Board, journal: Journal, asked: Asked, plain: bool) -> Any:
     @contextmanager
     def noted(message: Message[Any]) -> Iterator[str]:
         token = current_lease().token
-        journal.write(lines.START, message.id, token=token, crashes=message.crashes)
+        journal.write(
+            lines.START, message.id, token=token, asked=asked.pop((message.id, token)),
+            attempt=message.attempt, crashes=message.crashes,
+        )  # fmt: skip
         board.handlers(journal.process, +1)
         outcome = lines.COMPLETED
         try:
@@ -168,6 +178,8 @@ def _handler(board: Board, journal: Journal, plain: bool) -> Any:
     def in_thread(message: Message[Any]) -> None:
         with noted(message) as token:
             time.sleep(load.seconds(message))
+            if current_lease().cancelled.is_set():
+                raise RuntimeError("cancelled")
             load.decide(message, token)
 
     return in_thread if plain else in_loop
@@ -194,6 +206,7 @@ class _Production:
         self._rng = random.Random(f"{order.seed} {self._name}")
         self._journal = journal
         self._made = 0
+        self._recent: deque[NewMessage[Any]] = deque(maxlen=_RECENT)
 
     def next(self, waiting: int) -> list[NewMessage[Any]]:
         messages = []
@@ -206,6 +219,19 @@ class _Production:
 
     def accepted(self, messages: list[NewMessage[Any]]) -> None:
         self._journal.write(lines.ACCEPTED, ids=[message.id for message in messages])
+        self._recent += messages
+
+    def to_cancel(self) -> tuple[str, str] | None:
+        """One of those that were accepted of late, now and then: wherever it is by now, or gone."""
+        if not self._recent or self._rng.random() >= _CANCELS:
+            return None
+        message = self._rng.choice(self._recent)
+        assert message.id is not None
+        self._journal.write(lines.CANCELLING, message.id)
+        return message.tenant, message.id
+
+    def cancelled(self, id_: str, outcome: str) -> None:
+        self._journal.write(lines.CANCEL_DONE, id_, outcome=outcome)
 
     def pause(self) -> float:
         return self._rng.uniform(0.02, 0.25)
@@ -230,6 +256,8 @@ async def _produce(order: Order, board: Board, production: _Production) -> None:
                 if messages := production.next(stats.ready + stats.delayed):
                     await queue.enqueue_many(messages)
                     production.accepted(messages)
+                if named := production.to_cancel():
+                    production.cancelled(named[1], await queue.cancel(*named))
                 with suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), production.pause())
 
@@ -244,10 +272,12 @@ def _produce_sync(order: Order, board: Board, production: _Production) -> None:
             if messages := production.next(stats.ready + stats.delayed):
                 queue.enqueue_many(messages)
                 production.accepted(messages)
+            if named := production.to_cancel():
+                production.cancelled(named[1], queue.cancel(*named))
             stop.wait(production.pause())
 
 
-# --- maintainer, auditor -----------------------------------------------------------------------------------------
+# --- maintainer, operator, auditor -----------------------------------------------------------------------------------------
 
 
 def _maintainer(order: Order, board: Board, _journal: Journal) -> int:
@@ -262,6 +292,19 @@ def _maintainer(order: Order, board: Board, _journal: Journal) -> int:
                 await maintenance.stop()
 
     asyncio.run(maintain())
+    return 0
+
+
+def _operator(order: Order, board: Board, journal: Journal) -> int:
+    async def operate() -> None:
+        stop = asyncio.Event()
+        with stop_signals(stop.set):
+            async with FairQueue[Any](order.url, **load.options()) as queue:
+                board.show(order.number, IDLE)
+                rng = random.Random(f"{order.seed} {order.name}-{order.number}")
+                await Operator(queue, journal, rng).operate(stop)
+
+    asyncio.run(operate())
     return 0
 
 
@@ -283,5 +326,6 @@ _ROLES: dict[str, Callable[[Order, Board, Journal], int]] = {
     WORKER: _worker,
     OWNER: _owner,
     MAINTAINER: _maintainer,
+    OPERATOR: _operator,
     AUDITOR: _auditor,
 }

@@ -13,17 +13,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairqueue import SyncFairQueue
+from fairqueue import DeadLetter, SyncFairQueue
 from fairqueue.maintenance import auditor
+from tests.chaos import journal as lines
 from tests.chaos import load
 from tests.chaos.accounting import Stock
 from tests.chaos.fleet import Counts, Fleet, Place, Process
+from tests.chaos.journal import Journal
 from tests.chaos.plan import (
     ANY,
     DRAINING,
     FREEZE,
     KILL,
     MAINTAINER,
+    OPERATOR,
     OWNER,
     RUNNING,
     TERMINATE,
@@ -72,6 +75,7 @@ class Chaos:
         self._url = f"embedded://{self._home / 'data'}"
         self._fleet = Fleet(self._url, seed, journal, log, most_processes=_PROCESSES_PER_KILL * (kills + 20))
         self._watch = Watch(self._home / "data", journal)
+        self._journal = Journal(journal, 0)
         self.done = Done(counts=self._fleet.counts)
 
     def run(self) -> Done:
@@ -83,6 +87,7 @@ class Chaos:
         finally:
             self._fleet.kill_all()
             self._watch.close()
+            self._journal.close()
             self._end_server()
         self.done.absences, self.done.outages = self._watch.absences, self._watch.outages
         self.done.problems = self._watch.problems
@@ -171,8 +176,9 @@ class Chaos:
     # --- running dry ---------------------------------------------------------------------------------------------
 
     def _run_dry(self) -> None:
-        self._wait_for_the_end(OWNER)
+        self._wait_for_the_end(OWNER, OPERATOR)
         with SyncFairQueue[object](self._url, **load.options()) as queue:
+            self._resume_all(queue)
 
             def is_dry() -> bool:
                 stats = queue.stats()
@@ -181,6 +187,12 @@ class Chaos:
             with suppress(AssertionError):  # what is left is wedged: the table says so
                 self._until(is_dry, "nothing to be left", pause=0.2)
         self._wait_for_the_end(WORKER, MAINTAINER)
+
+    def _resume_all(self, queue: SyncFairQueue[object]) -> None:
+        for pause in list(queue.pauses()):
+            selectors = (pause.tenant, pause.queue, pause.pool)
+            self._journal.write(lines.RESUMING, selectors=selectors)
+            queue.resume(*selectors)
 
     def _wait_for_the_end(self, *roles: str) -> None:
         asked = self._fleet.end(*roles)
@@ -191,11 +203,13 @@ class Chaos:
             stats = queue.stats()
             findings = [_shown(finding) for finding in queue.audit().findings]
             dead: dict[str, tuple[str, int]] = {}
+            waited: dict[str, float] = {}
             for tenant in load.TENANTS:
                 cursor: str | None = None
                 while True:
                     letters, cursor = queue.dead_letters.list(tenant, cursor=cursor)
                     dead |= {one.message.id: (one.reason, one.crashes) for one in letters}
+                    waited |= {one.message.id: _waited(one) for one in letters}
                     if cursor is None:
                         break
                 queue.dead_letters.purge(tenant)
@@ -204,7 +218,8 @@ class Chaos:
                 waiting=stats.ready + stats.delayed + stats.in_flight,
                 enqueued=stats.totals.enqueued, completed=stats.totals.completed,
                 dead_lettered=stats.totals.dead_lettered, dead=dead, findings=findings,
-                reclaimed=stats.totals.reclaimed,
+                reclaimed=stats.totals.reclaimed, cancelled=stats.totals.cancelled, dropped=stats.totals.dropped,
+                expired=stats.totals.expired, waited=waited,
             )  # fmt: skip
 
     def _end_server(self) -> None:
@@ -240,6 +255,10 @@ class Chaos:
     def _tick(self) -> None:
         self._fleet.tick()
         self._watch.look()
+
+
+def _waited(letter: DeadLetter[object]) -> float:
+    return (letter.dead_at - letter.message.enqueued_at).total_seconds()
 
 
 def _shown(finding: auditor.Finding) -> str:

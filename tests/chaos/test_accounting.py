@@ -36,8 +36,21 @@ class Story:
             self.add(0.1, 9, lines.ACCEPTED, ids=list(ids))
         return self
 
-    def start(self, at: float, process: int, id_: str = M, token: str = "1", crashes: int = 0) -> Story:
-        return self.add(at, process, lines.START, id_, token=token, crashes=crashes)
+    def start(
+        self, at: float, process: int, id_: str = M, token: str = "1", crashes: int = 0,
+        asked: float | None = None, attempt: int = 1,
+    ) -> Story:  # fmt: skip
+        """By default it was claimed at this very instant."""
+        return self.add(
+            at,
+            process,
+            lines.START,
+            id_,
+            token=token,
+            crashes=crashes,
+            attempt=attempt,
+            asked=at if asked is None else asked,
+        )
 
     def end(
         self, at: float, process: int, id_: str = M, token: str = "1", outcome: str = lines.COMPLETED
@@ -92,8 +105,8 @@ def test_one_that_was_stored_or_completed_twice_is_found(story: Story) -> None:
         "enqueued: expected 1, the queue says 2"
     ]
     assert story.judged(replace(NOTHING, enqueued=1, completed=2)).unbalanced == [
-        "completed: expected 1, the queue says 2",
-        "completed: 1 by the handlers' lines, the queue says 2",
+        "completed, cancelled or dropped: expected 1, the queue says 2",
+        "completed: 1 by the journal, the queue says 2",
     ]
 
 
@@ -104,8 +117,8 @@ def test_one_that_its_queue_does_not_count_is_found(story: Story) -> None:
     )
     assert story.judged(replace(NOTHING, enqueued=1, completed=1)).unbalanced == [
         "enqueued: expected 2, the queue says 1",
-        "completed: expected 2, the queue says 1",
-        "completed: 2 by the handlers' lines, the queue says 1",
+        "completed, cancelled or dropped: expected 2, the queue says 1",
+        "completed: 2 by the journal, the queue says 1",
     ]
 
 
@@ -114,7 +127,7 @@ def test_one_that_was_counted_as_completed_and_never_was_is_found(story: Story) 
     story.start(1, 1)
     result = story.judged(replace(NOTHING, enqueued=1, completed=1))
     assert result.lost == [M]
-    assert result.unbalanced == ["completed: 0 by the handlers' lines, the queue says 1"]
+    assert result.unbalanced == ["completed: 0 by the journal, the queue says 1"]
 
 
 def test_a_letter_that_is_gone_is_found_though_its_handler_had_come_to_its_end(story: Story) -> None:
@@ -124,8 +137,8 @@ def test_a_letter_that_is_gone_is_found_though_its_handler_had_come_to_its_end(s
     there = replace(NOTHING, enqueued=1, dead_lettered=1, reclaimed=2, dead={M: ("worker lost", MAX_CRASHES)})
     assert story.judged(there).unbalanced == []
     assert story.judged(replace(there, dead={})).unbalanced == [
-        "completed: expected 1, the queue says 0",
-        "completed: 1 by the handlers' lines, the queue says 0",
+        "completed, cancelled or dropped: expected 1, the queue says 0",
+        "completed: 1 by the journal, the queue says 0",
         "dead-lettered: expected 0, the queue says 1",
     ]
 
@@ -369,3 +382,111 @@ def test_one_that_died_of_an_expiry_was_taken_back(story: Story, reclaimed: int,
     story.start(1, 1, crashes=MAX_CRASHES - 1).add(1.2, 1, lines.KILLED)
     stock = replace(NOTHING, enqueued=1, dead_lettered=1, dead={M: ("worker lost", MAX_CRASHES)})
     assert story.judged(replace(stock, reclaimed=reclaimed)).ok is rightly
+
+
+# --- cancels, times to live ------------------------------------------------------------------------------------------
+
+DROPPING = "elk.dropping.o0.1"
+EXPIRING = "elk.expiring.o0.1"
+EXPIRED = replace(
+    NOTHING, enqueued=1, dead_lettered=1, expired=1, dead={EXPIRING: ("expired", 0)}, waited={EXPIRING: 60.0}
+)
+
+
+def cancelled(story: Story, outcome: str | None, id_: str = M, at: float = 1.0) -> Story:
+    story.add(at - 0.1, 9, lines.CANCELLING, id_)
+    return story if outcome is None else story.add(at, 9, lines.CANCEL_DONE, id_, outcome=outcome)
+
+
+@pytest.mark.parametrize("outcome", ["cancelled", "cancelling", None])
+def test_one_that_was_cancelled_is_accounted_for_as_that(story: Story, outcome: str | None) -> None:
+    cancelled(story, outcome)
+    assert story.judged(replace(NOTHING, enqueued=1, cancelled=1)).ok
+    assert not story.judged(replace(NOTHING, enqueued=1, completed=1)).ok
+    assert not story.judged(replace(NOTHING, enqueued=1)).ok
+
+
+def test_one_that_was_not_found_by_its_cancel_and_never_ran_is_lost(story: Story) -> None:
+    cancelled(story, "not_found")
+    assert story.judged(replace(NOTHING, enqueued=1)).lost == [M]
+
+
+def test_one_that_is_counted_as_cancelled_and_never_was_is_found(story: Story) -> None:
+    story.start(1, 1).end(2, 1)
+    assert story.judged(replace(NOTHING, enqueued=1, cancelled=1)).unbalanced == [
+        "completed: 1 by the journal, the queue says 0",
+        "cancelled: 0 by the journal, the queue says 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "may_be_completed"), [("cancelled", False), ("cancelling", True), (None, True)]
+)
+def test_a_completion_beats_a_mark_and_no_cancel_that_was_done(
+    story: Story, outcome: str | None, may_be_completed: bool
+) -> None:
+    """Its handler may have come to its end after its lease had expired."""
+    cancelled(story.start(0.5, 1).end(2, 1), outcome)
+    assert story.judged(replace(NOTHING, enqueued=1, cancelled=1)).ok
+    assert story.judged(replace(NOTHING, enqueued=1, completed=1)).ok is may_be_completed
+
+
+@pytest.mark.parametrize("outcome", ["cancelled", "cancelling"])
+def test_a_letter_whose_cancel_was_answered_is_found(outcome: str) -> None:
+    poison = "elk.poison.o0.1"
+    story = cancelled(Story().enqueue(poison), outcome, poison)
+    dead = replace(NOTHING, enqueued=1, dead_lettered=1, dead={poison: ("failed", 0)})
+    assert story.judged(dead).unbalanced[-1] == f"{poison} is dead, and its cancel was answered"
+
+
+@pytest.mark.parametrize(("id_", "rightly"), [("elk.poison.o0.1", True), (M, False)])
+def test_a_cancelled_one_may_have_been_a_letter_if_its_kind_dies(id_: str, rightly: bool) -> None:
+    story = cancelled(Story().enqueue(id_), "cancelled", id_)
+    assert story.judged(replace(NOTHING, enqueued=1, dead_lettered=1, cancelled=1)).ok is rightly
+
+
+def test_one_that_expired_is_a_letter_or_dropped() -> None:
+    assert Story().enqueue(EXPIRING).judged(EXPIRED).ok
+    assert Story().enqueue(DROPPING).judged(replace(NOTHING, enqueued=1, dropped=1, expired=1)).ok
+
+
+def test_one_without_a_time_to_live_did_not_expire(story: Story) -> None:
+    assert story.judged(replace(NOTHING, enqueued=1, dropped=1, expired=1)).lost == [M]
+    dead = replace(EXPIRED, dead={M: ("expired", 0)}, waited={M: 60.0})
+    assert story.judged(dead).unbalanced == [f"{M} is dead: expired after 0 crashes"]
+
+
+def test_one_that_expired_before_its_time_is_found() -> None:
+    early = Story().enqueue(EXPIRING).judged(replace(EXPIRED, waited={EXPIRING: 0.1}))
+    assert early.unbalanced == [f"{EXPIRING} expired after 0.100 s, before its time"]
+
+
+def test_one_that_expired_after_its_start_is_found() -> None:
+    story = Story().enqueue(EXPIRING).start(0.2, 1, EXPIRING).add(0.3, 1, lines.KILLED)
+    assert story.judged(EXPIRED).unbalanced == [f"{EXPIRING} expired although it was started"]
+
+
+def test_one_that_was_dropped_after_its_start_is_lost() -> None:
+    story = Story().enqueue(DROPPING).start(0.2, 1, DROPPING).end(0.3, 1, DROPPING, outcome=lines.FAILED)
+    assert story.judged(replace(NOTHING, enqueued=1, dropped=1, expired=1)).lost == [DROPPING]
+
+
+def test_a_start_that_was_given_back_is_none() -> None:
+    story = Story().enqueue(EXPIRING).start(0.2, 1, EXPIRING).end(0.3, 1, EXPIRING, outcome=lines.RELEASED)
+    assert story.judged(EXPIRED).ok
+
+
+def test_one_that_expired_and_is_not_counted_is_found() -> None:
+    assert Story().enqueue(EXPIRING).judged(replace(EXPIRED, expired=0)).unbalanced == [
+        "expired: 1 by the letters and drops, the queue says 0"
+    ]
+
+
+def test_one_that_was_dropped_before_its_producer_knew_of_it_is_nowhere_but_in_the_counts() -> None:
+    story = Story().enqueue(DROPPING, answered=False)
+    gone = replace(NOTHING, enqueued=1, dropped=1, expired=1)
+    assert story.judged(NOTHING).ok
+    assert story.judged(gone).ok
+    assert not story.judged(replace(gone, dropped=0, expired=0)).ok
+    assert not story.judged(replace(gone, enqueued=2, dropped=2, expired=2)).ok
+    assert not Story().enqueue(M, answered=False).judged(gone).ok

@@ -12,6 +12,7 @@ from tests.chaos.plan import (
     IDLE,
     KILL,
     MAINTAINER,
+    OPERATOR,
     OWNER,
     RUNNING,
     TERMINATE,
@@ -39,11 +40,14 @@ def test_a_seed_gives_the_same_plan_again() -> None:
 def test_a_thousand_kills_and_what_comes_between_meet_everybody_in_every_way() -> None:
     actions = list(of_kills(1, 1000))
     done = {(action.role, action.kind) for action in actions}
-    expected = {(role, kind) for role in (WORKER, OWNER, MAINTAINER) for kind in (KILL, FREEZE, TERMINATE)}
+    expected = {
+        (role, kind) for role in (WORKER, OWNER, MAINTAINER, OPERATOR) for kind in (KILL, FREEZE, TERMINATE)
+    }
     assert done == expected | {(WATCHER, KILL)}
     met = {(action.kind, action.phase) for action in actions if action.role == WORKER}
     assert met >= {
         (kind, phase) for kind in (KILL, FREEZE, TERMINATE) for phase in (IDLE, CLAIMING, RUNNING, DRAINING)
     }
     assert any(action.twin for action in actions if action.kind == FREEZE)
+    assert not any(action.twin for action in actions if action.role == OPERATOR)
     assert all(action.hold > 1 for action in actions), "a freeze outlasts the lease"

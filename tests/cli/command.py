@@ -75,7 +75,7 @@ class Place:
 
     def call(self, command: str, *arguments: str, stdin: str = "") -> Done:
         """The same within this process, for tables of many cases: a process a case would take minutes."""
-        words = [command, f"--url={self.url}", f"--name={self.name}", *arguments]
+        words = [*command.split(), f"--url={self.url}", f"--name={self.name}", *arguments]
         return self.call_bare(*words, stdin=stdin)
 
     def call_bare(self, *words: str, stdin: str = "") -> Done:

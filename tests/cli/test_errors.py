@@ -13,16 +13,43 @@ from fairqueue import __version__
 from fairqueue.cli.app import fairqueue
 from tests.cli.command import COMMAND, Place
 
-COMMANDS = ["bench", "demo", "doctor", "enqueue", "maintain", "server", "stats", "worker"]
+COMMANDS = [
+    "bench",
+    "cancel",
+    "demo",
+    "doctor",
+    "enqueue",
+    "explain",
+    "fairness",
+    "limits",
+    "maintain",
+    "pause",
+    "purge",
+    "resume",
+    "server",
+    "simulate",
+    "stats",
+    "tenants",
+    "worker",
+]
+
+
+def single() -> dict[str, click.Command]:
+    """Each command that does something, by the words that are typed."""
+    found: dict[str, click.Command] = {}
+    for name, command in fairqueue.commands.items():
+        several = command.commands if isinstance(command, click.Group) else {}
+        found |= {f"{name} {under}": one for under, one in several.items()} or {name: command}
+    return found
 
 
 def test_these_are_the_commands() -> None:
     assert sorted(fairqueue.commands) == COMMANDS
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", sorted(single()))
 def test_every_command_takes_url_name_and_json_and_explains_itself(name: str) -> None:
-    command = fairqueue.commands[name]
+    command = single()[name]
     options = {option for parameter in command.params for option in parameter.opts}
     assert {"--url", "--name", "--json"} <= options
     assert command.help
@@ -103,9 +130,9 @@ def test_an_option_before_the_command_is_told_its_place(place: Place, words: lis
     assert place.call_bare("--nosuch", "stats").error == "No such option '--nosuch' (see fairqueue --help)"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", sorted(single()))
 def test_every_option_that_is_shown_is_described(name: str) -> None:
-    options = [option for option in fairqueue.commands[name].params if isinstance(option, click.Option)]
+    options = [option for option in single()[name].params if isinstance(option, click.Option)]
     assert [option.opts[0] for option in options if not (option.help or option.hidden)] == []
 
 

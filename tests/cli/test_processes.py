@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -101,6 +103,88 @@ def test_children_of_a_killed_supervisor_drain_and_end(worked: Place) -> None:
     eventually_sync(lambda: all(map(gone, children)), "no child to be left")
     with worked.queue() as queue:
         assert queue.stats().totals.completed == 1
+
+
+BOSS = """
+import logging, sys
+from fairqueue.supervisor import Supervisor
+
+logging.basicConfig(level="INFO")
+sys.exit(Supervisor(lambda number: [*sys.argv[1:], str(number)], 2, grace=5).run())
+"""
+
+CHILD = """
+import os, pathlib, signal, socket, sys
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+signal.signal(signal.SIGUSR1, lambda *_: os._exit(2))
+part = pathlib.Path(__file__).with_name("part")
+part.write_text(str(os.getpid()))
+part.replace(part.with_name(sys.argv[1]))
+line = socket.socket(fileno=int(sys.argv[3]))
+line.send(b"r")
+line.recv(1)
+"""
+
+
+class Boss:
+    """A supervisor of two children that do nothing, and what it says."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        (directory / "boss.py").write_text(BOSS)
+        (directory / "child.py").write_text(CHILD)
+        self.python = directory / "python"
+        self.python.symlink_to(sys.executable)
+        with (directory / "said").open("w") as out:
+            words = [sys.executable, directory / "boss.py", self.python, directory / "child.py"]
+            self.process = subprocess.Popen(words, stderr=out)
+
+    def child(self, number: int) -> int | None:
+        """Its process number, if it is there and ready."""
+        found = self._directory / str(number)
+        return int(found.read_text()) if found.exists() and not gone(int(found.read_text())) else None
+
+    def says(self, words: str) -> bool:
+        return words in (self._directory / "said").read_text()
+
+
+@pytest.fixture
+def boss(tmp_path: Path) -> Iterator[Boss]:
+    boss = Boss(tmp_path)
+    try:
+        yield boss
+    finally:
+        boss.process.kill()  # no child outlives its line to it
+        boss.process.wait(60)
+
+
+def both(boss: Boss) -> tuple[int, int]:
+    first = eventually_sync(lambda: boss.child(FIRST), "a first child")
+    return first, eventually_sync(lambda: boss.child(SECOND), "a second child")
+
+
+def test_one_that_cannot_be_started_for_a_moment_does_not_end_the_others(boss: Boss) -> None:
+    """The interpreter is being replaced, say, by a deployment."""
+    first, second = both(boss)
+    boss.python.unlink()
+    os.kill(second, signal.SIGKILL)
+    eventually_sync(lambda: boss.says("process 2 cannot be started"), "it to be tried")
+    boss.python.symlink_to(sys.executable)
+    eventually_sync(lambda: boss.child(SECOND), "another second child")
+    assert boss.child(FIRST) == first
+    boss.process.terminate()
+    assert boss.process.wait(60) == 0
+
+
+def test_one_whose_handler_ends_it_with_the_status_of_wrong_use_is_replaced(boss: Boss) -> None:
+    first, second = both(boss)
+    os.kill(second, signal.SIGUSR1)
+    eventually_sync(lambda: boss.child(SECOND) not in (None, second), "another second child")
+    assert boss.says("process 2 ended, exit status 2: another one in")
+    assert boss.child(FIRST) == first
+    boss.process.terminate()
+    assert boss.process.wait(60) == 0
 
 
 def test_a_process_that_hears_no_signal_ends_with_its_supervisor_all_the_same() -> None:

@@ -55,6 +55,23 @@ async def test_server_starts_it_again_after_a_crash(place: Place) -> None:
     assert running.stop() == 0
 
 
+async def test_server_goes_on_trying_while_it_cannot_be_started(place: Place) -> None:
+    directory = place.directory / "data"
+    running = place.start("server", "--url", f"embedded://{directory}")
+    running.until("unix://")
+    async with FairQueue[int](running.out.strip()) as queue:
+        await queue.enqueue(1, tenant="acme")
+        pid = (await queue._engine.command("INFO", "server"))["process_id"]
+    (manifest,) = directory.rglob("*.manifest")
+    kept = manifest.read_bytes()
+    manifest.write_bytes(b"not what it was")
+    os.kill(pid, signal.SIGKILL)
+    running.until("could not be started, trying again")
+    manifest.write_bytes(kept)
+    eventually_sync(lambda: _serves(directory, pid), "another server to run")
+    assert running.stop() == 0
+
+
 def _serves(directory: object, not_pid: int) -> bool:
     with SyncFairQueue(f"embedded://{directory}") as queue:
         return queue.stats().ready == 1

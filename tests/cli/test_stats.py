@@ -112,3 +112,18 @@ def test_a_file_in_the_place_of_the_directory_is_named(place: Place, command: li
     assert done.status == 2
     assert f"{place.directory}/.fairqueue" in done.error
     assert "director" in done.error
+
+
+def test_fairness_tells_what_each_was_served(place: Place) -> None:
+    with place.queue() as queue:
+        queue.enqueue_many([NewMessage(n, tenant=tenant) for tenant in ("acme", "beta") for n in range(4)])
+        queue.complete_many(queue.claim(6))
+    found = place.run("fairness", "--json").json
+    assert (found["served"], found["jain"]) == (6, 1)
+    assert [(one["tenant"], one["received"], one["waiting"]) for one in found["tenants"]] == [
+        ("acme", 3, 1),
+        ("beta", 3, 1),
+    ]
+    lines = place.run("fairness", "--window", "60").lines
+    assert [line[0] for line in lines[:2]] == ["acme", "beta"]
+    assert place.run("fairness", "--window", "1").status == 2

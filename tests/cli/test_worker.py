@@ -134,6 +134,10 @@ def test_the_log_as_json_lines(worked: Place) -> None:
     ("words", "said"),
     [
         (["nosuch:handle"], "expected module 'nosuch' to be importable from"),
+        (
+            ["shop:quick", "--charge", "tme"],
+            "expected --charge to be 'cost' or 'time', got 'tme' (did you mean 'time'?)",
+        ),
         (["shop:quick", "--concurrency", "0"], "expected --concurrency to be an integer from 1"),
         (["shop:quick", "--pools", ""], "expected --pools to be non-empty text"),
         (["shop:quick", "--processes", "0"], "expected --processes to be an integer from 1 to 1024, got 0"),

@@ -14,6 +14,7 @@ import pytest
 
 from fairqueue import FairQueue, Limit, RetryPolicy
 from fairqueue._engine.keys import join
+from fairqueue.inside import engine_of
 from fairqueue.testing import ManualClock, drain, faults
 from tests.conftest import MakeQueue
 from tests.engine.tools import claimed, finish, held, lane, one, put, raw, state
@@ -85,6 +86,8 @@ CASES: dict[str, Case] = {
     ),
     "a lane that is gone": Case("KEEP", "not in its lane", on("DEL", "lane", LANE_A)),
     "delayed without a due time": Case("KEEP", "no due time", on("ZREM", "delayed", args=("a\x1flate",))),
+    "delayed and not listed by its name": Case("KEEP", "by its name", on("ZREM", "delayed_names", args=("a\x1flate",))),
+    "the name of what is delayed out of its order": Case("KEEP", "by its name", on("ZADD", "delayed_names", args=(1, "a\x1flate"))),
     "in flight without a record": Case("OWNER", "no lease record", fault("delete", "lease", "a", "flying")),
     "in flight with another token": Case("OWNER", "has token", other_token),
     "in flight without a deadline": Case("OWNER", "no deadline", fault("delete", "deadline", "a", "flying")),
@@ -124,6 +127,8 @@ CASES: dict[str, Case] = {
     "a note without a message": Case("CLEAN", "note without", on("HSET", "notes", args=("a\x1fnone", "x\x1f1\x1fy"))),
     "a due time without a message": Case("KEEP", "due time of", on("ZADD", "delayed", args=(1, "a\x1fnone"))),
     "a due time of a ready message": Case("KEEP", "due time of", on("ZADD", "delayed", args=(4e12, "a\x1fready1"))),
+    "a name of what is delayed without a message": Case("CLEAN", "a name, among", on("ZADD", "delayed_names", args=(0, "a\x1fnone"))),
+    "a name of what is delayed of a ready message": Case("CLEAN", "a name, among", on("ZADD", "delayed_names", args=(0, "a\x1fready1"))),
     "a deadline without a message": Case("OWNER", "deadline of", on("ZADD", "deadlines", args=(4e12, "a\x1fnone"))),
     "a tenant takes turns without a lane": Case(
         "MOVES", "no claimable lane", on("ZADD", "ring", join("p", "default"), args=(0, "nobody"))
@@ -257,7 +262,7 @@ async def test_a_whole_queue_in_motion_has_no_findings(make_queue: MakeQueue, cl
 async def test_an_empty_namespace_has_no_findings(make_queue: MakeQueue) -> None:
     queue = await make_queue()
     report = await queue.audit()
-    assert (report.ok, report.checked) == (True, 0)
+    assert (report.ok, report.checked) == (True, 3)  # the counters
 
 
 async def test_a_fixing_pass_over_a_whole_queue_changes_nothing(
@@ -321,3 +326,14 @@ async def test_one_pass_mends_a_broken_lane_whose_message_is_tried_again_later(
     assert (await queue.audit()).findings == []
     clock.advance(10)
     assert await claimed(queue) == ["m"]
+
+
+@pytest.mark.parametrize("what", ["pool", "group", "lane", "dead"])
+async def test_what_has_emptied_since_the_audit_listed_it_is_no_finding(
+    make_queue: MakeQueue, what: str
+) -> None:
+    """Lists are read first, and what is on them is looked at one by one, on a queue in motion."""
+    queue = await make_queue()
+    of = {"pool": "side", "group": join("tenant", "a"), "lane": lane("a", ("tenant", "a")), "dead": "a"}[what]
+    engine = engine_of(queue)
+    assert (await engine.run(engine.calls.audit(what, "0", False, of)))[2] == []

@@ -164,7 +164,7 @@ async def test_a_claim_with_a_wrong_argument_is_refused_by_name(
         *(("visibility_timeout", value) for value in (0, -3, math.nan, "30", None)),
         *(("reclaim_interval", value) for value in (-1, math.nan, "5")),
         *(("reconcile_interval", value) for value in (-1, math.inf, "60")),
-        *(("scheduler", value) for value in ("drr", "FAIR", 1)),
+        *(("scheduler", value) for value in ("lifo", "FAIR", 1)),
         *(("name", value) for value in ("", "a b", "x" * 65, "a:b", "é", 7)),
         *(("max_payload_bytes", value) for value in (0, -1, 1.5, "1")),
         *(("shards", value) for value in (0, 2, "1")),

@@ -65,3 +65,35 @@ async def test_who_waits_while_the_listener_goes_home_is_heard(make_queue: MakeQ
     gone.set()
     await asyncio.wait_for(waiting, 60)
     await bell.close()
+
+
+async def test_a_listener_that_is_cancelled_while_it_goes_home_leaves_no_connection(
+    make_queue: MakeQueue,
+) -> None:
+    engine = (await make_queue())._engine
+    going = asyncio.Event()
+    clients: list[Any] = []  # or what nobody holds is closed by chance
+
+    async def connect(seconds: float) -> Any:
+        client = await engine.connection.dedicated(seconds)
+        close = client.aclose
+
+        async def not_begun() -> None:
+            client.aclose = close  # type: ignore[method-assign]
+            going.set()
+            await asyncio.Event().wait()
+
+        client.aclose = not_begun  # type: ignore[method-assign]
+        clients.append(client)
+        return client
+
+    async def hung_up() -> bool:
+        return "cmd=blpop" not in str(await engine.command("CLIENT", "LIST"))
+
+    bell = Bell(engine.calls.root, [POOL], connect, _nothing, lambda _: None)
+    await bell.wait(0.001)
+    await eventually(going.is_set, "the listener to close its connection")
+    assert not await hung_up()
+    await bell.close()
+    await eventually(hung_up, "the connection to be closed")
+    assert len(clients) == 1

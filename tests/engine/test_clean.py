@@ -54,7 +54,8 @@ async def test_thousands_of_tenants_come_and_go_and_leave_nothing(make_queue: Ma
 async def test_what_remains_is_documented_and_bounded() -> None:
     assert set(KEYS) >= REMAINS
     families = {kind for kind in REMAINS if KEYS[kind].of}
-    assert families == {"call", "bell", "lock"}  # these expire, or are one a pool
+    # these expire, are one a pool, or go with a tenant's guarantee
+    assert families == {"call", "seen", "service", "bell", "lock", "users", "uses"}
 
 
 async def test_replay_records_expire(make_queue: MakeQueue) -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from fairqueue import FairQueue, Lease, Limit, NewMessage, RetryPolicy
 from fairqueue._engine.keys import US, join
-from fairqueue.testing import ManualClock, drain
+from fairqueue.testing import ManualClock, drain, faults
 from tests.conftest import MakeQueue
-from tests.engine.tools import lane, one, raw
+from tests.engine.tools import claimed, lane, one, put, raw
 
 ORG = join("org", "o")
 LANE_A, LANE_B = (lane(tenant, ("org", "o")) for tenant in "ab")
@@ -66,7 +66,7 @@ COUNTERS = [
     *(hset("CLEAN", "present", args=("a", value)) for value in NO_NUMBERS),
     *(
         hset("CLEAN", "counters", args=(name, v))
-        for name in ("seq", "claims", "dead", "doubts")
+        for name in ("seq", "claims", "dead")
         for v in [*NO_NUMBERS, "-7"]
     ),
 ]
@@ -242,3 +242,59 @@ async def test_promises_that_their_lane_no_longer_counts_come_back_by_themselves
         await queue.complete_many(await queue.claim(5))
         await queue.reconcile()
     assert len(await queue.claim(5)) == 3
+
+
+@pytest.mark.parametrize("at", ["inf", "1e16", 10**12])
+async def test_a_due_time_that_was_moved_to_later_is_put_back_by_reconcile(
+    make_queue: MakeQueue, clock: ManualClock, at: float | str
+) -> None:
+    queue = await make_queue()
+    await queue.enqueue_many([NewMessage(n, tenant="a", id=f"m{n}", delay=5) for n in range(300)])
+    for name in (join("a", "m7"), join("a", "nobody"), "nobody"):
+        score = at if isinstance(at, str) else clock.now_ms() + at
+        await raw(queue, "ZADD", "delayed", args=(score, name))
+    await queue.reconcile()
+    assert await queue.claim() == [], "nor before its time"
+    clock.advance(5)
+    assert len(await queue.claim(300)) == 300
+    assert await raw(queue, "ZCARD", "delayed") == 0
+
+
+MAX_ATTEMPTS, SEQ, ENQUEUED_AT, MOVED_AT = 8, 11, 12, 13
+
+
+@pytest.mark.parametrize("digits", [17, 20, 5000])
+@pytest.mark.parametrize("field", [MAX_ATTEMPTS, SEQ, ENQUEUED_AT, MOVED_AT])
+async def test_a_header_with_a_number_too_long_stops_nobody_else(
+    make_queue: MakeQueue, field: int, digits: int
+) -> None:
+    """Python refuses to read some that Lua reads: no claim may be lost for that with all that it brought."""
+    queue = await make_queue()
+    await put(queue, "a", "m", "n")
+    fields = (await raw(queue, "HGET", "head", args=[join("a", "m")])).split(US.encode())
+    fields[field] = b"9" * digits
+    await faults.overwrite(queue, "header", "a", "m", US.encode().join(fields))
+    assert await queue.get("a", "m") is None
+    assert [info.message.id for info in (await queue.messages("a"))[0]] == ["n"]
+    assert await claimed(queue, 5) == ["n"]
+    (letter,), _ = await queue.dead_letters.list("a")
+    assert (letter.message.id, letter.reason, letter.message.payload) == ("m", "unreadable", "m")
+
+
+@pytest.mark.parametrize("instant", ["9" * 5000, "9" * 20, "\u00b2", "", "-1", "x"])
+async def test_an_instant_that_cannot_be_read_stops_no_look(make_queue: MakeQueue, instant: str) -> None:
+    queue = await make_queue(retry=RetryPolicy.none())
+    await put(queue, "a", "dead", "runs")
+    dead, runs = await queue.claim(2)
+    await dead.fail("no")
+    await raw(queue, "HSET", "notes", args=(join("a", "dead"), join("failed", instant, "no")))
+    lease = (await raw(queue, "HGET", "leases", args=(join("a", "runs"),))).decode().split(US)
+    lease[2] = instant
+    await raw(queue, "HSET", "leases", args=(join("a", "runs"), join(*lease)))
+    (letter,), _ = await queue.dead_letters.list("a")
+    assert (letter.message.id, letter.error) == ("dead", None)
+    info = await queue.get("a", "runs")
+    assert info is not None
+    assert str(info.state) == "in_flight"
+    await queue.audit(fix=True)
+    assert await runs.complete() == "done"

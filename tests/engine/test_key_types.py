@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fairqueue import FairQueue, FairQueueError, Limit, NewMessage
+from fairqueue._engine import script
 from fairqueue._engine.keys import INDEXES, IRREPLACEABLE, KEYS, US, key
-from fairqueue.errors import ConfigurationError
+from fairqueue.errors import ConfigurationError, DamagedKeyError
 from fairqueue.testing import ManualClock, drain, faults
 from tests.conftest import MakeQueue
 from tests.engine.tools import finish, put
+from tests.support.dump import stored
 
+SCRIPTS = Path(script.__file__).parent / "scripts"
 REBUILT = sorted(kind for kind, spec in KEYS.items() if not spec.of and kind not in IRREPLACEABLE)
 CHECKS = {
-    "KEEP": {"head", "body", "delayed", "dead_tenants", "doubtful"},
+    "KEEP": {"head", "body", "delayed", "delayed_names", "dead_tenants", "doubtful"},
     "OWNER": {"leases", "deadlines"},
-    "SLOTS": {"limits", "groups", "dirty"},
-    "MOVES": {"settings", "counters", "stopped", "vtime", "pools"},
-    "CLEAN": {"notes", "present", "totals", "workers", "worker_info", "served"},
+    "SLOTS": {"limits", "guarantees", "rates", "arrivals", "pauses", "groups", "dirty"},
+    "MOVES": {"settings", "counters", "stopped", "vtime", "pools", "weights", "expiring", "rated"},
+    "CLEAN": {"notes", "present", "totals", "workers", "worker_info", "served", "backlogs"},
 }
 POOL, TENANT, ORG = "default", "a", ("org", "x")
 RINGS = {
@@ -213,24 +217,37 @@ async def test_a_worker_whose_entry_was_damaged_is_not_listed_until_its_next_sig
     assert not await listed(queue.workers())
 
 
-@pytest.mark.parametrize("kind", ["leases", "deadlines", "body"])
+async def kept_aside(queue: FairQueue[Any], kind: str) -> Callable[[], Awaitable[None]]:
+    """The key holds another type; what is returned puts back what it held."""
+    root = queue._engine.calls.root
+    where, aside = key(root, kind), root + "kept"
+    if there := await queue._engine.command("EXISTS", where):
+        await queue._engine.command("RENAME", where, aside)
+    await queue._engine.command("SET", where, "not what it was")
+
+    async def put_back() -> None:
+        await queue._engine.command("DEL", where)
+        if there:
+            await queue._engine.command("RENAME", aside, where)
+
+    return put_back
+
+
+MESSAGES = ("body", "counters", "head", "limits")
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
 async def test_a_claim_that_cannot_be_written_takes_nothing(
     make_queue: MakeQueue, clock: ManualClock, kind: str
 ) -> None:
     """Not half of it: a delivery nobody got would be counted as a crash."""
     queue = await make_queue()
     await queue.enqueue_many([NewMessage(n, tenant=tenant) for tenant in "ab" for n in range(3)])
-    where = key(queue._engine.calls.root, kind)
-    await queue._engine.command(
-        "RENAME" if kind == "body" else "DEL", where, *(["kept"] if kind == "body" else [])
-    )
-    await queue._engine.command("SET", where, "not what it was")
+    put_back = await kept_aside(queue, kind)
     for _ in range(3):
-        with pytest.raises(FairQueueError):
+        with pytest.raises(DamagedKeyError):
             await queue.claim(2)
-    await queue._engine.command("DEL", where)
-    if kind == "body":
-        await queue._engine.command("RENAME", "kept", where)
+    await put_back()
     clock.advance(100)
     await queue.reclaim()
     leases = await queue.claim(10)
@@ -239,16 +256,106 @@ async def test_a_claim_that_cannot_be_written_takes_nothing(
     await queue.complete_many(leases)
 
 
+ENDS: dict[str, Callable[[Any], Awaitable[Any]]] = {
+    "complete": lambda lease: lease.complete(),
+    "fail": lambda lease: lease.fail("no"),
+    "release": lambda lease: lease.release(),
+    "dead_letter": lambda lease: lease.dead_letter("no"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("kind", MESSAGES)
+async def test_a_settle_that_cannot_be_written_changes_nothing(
+    make_queue: MakeQueue, kind: str, end: str
+) -> None:
+    """And may be asked for again: half of it done, it would say that the lease is lost."""
+    queue = await make_queue(limits=[Limit("tenant", default=1)])
+    await queue.enqueue_many([NewMessage(n, tenant="a", id=f"m{n}") for n in range(2)])
+    (lease,) = await queue.claim()
+    assert await queue.claim() == []
+    put_back = await kept_aside(queue, kind)
+    before = await stored(queue)
+    for _ in range(2):
+        with pytest.raises(DamagedKeyError):
+            await ENDS[end](lease)
+    assert await stored(queue) == before
+    await put_back()
+    assert await ENDS[end](lease) in ("done", "retried", "released", "dead")
+    assert [other.message.id for other in await queue.claim()] == ["m0" if end == "release" else "m1"]
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("kind", ["leases", "deadlines", "delayed", "delayed_names", "settings"])
+async def test_a_settle_is_whole_whatever_a_key_that_can_be_mended_holds(
+    make_queue: MakeQueue, kind: str, end: str
+) -> None:
+    queue = await make_queue(limits=[Limit("tenant", default=1)])
+    await queue.enqueue_many([NewMessage(n, tenant="a", id=f"m{n}") for n in range(2)])
+    (lease,) = await queue.claim()
+    assert await queue.claim() == []
+    await faults.wrong_type(queue, kind)
+    outcome = await ENDS[end](lease)
+    assert outcome in ("done", "retried", "released", "dead")
+    assert await ENDS[end](lease) == outcome
+    assert (await queue.limits.get("tenant", "a")).limit == 1
+    assert [other.message.id for other in await queue.claim(3)] == ["m0" if end == "release" else "m1"]
+    await queue.reconcile()
+    assert (await queue.audit()).findings == []
+
+
+@pytest.mark.parametrize("kind", ["leases", "deadlines"])
+async def test_what_runs_keeps_its_slot_and_gets_its_lease_back(
+    make_queue: MakeQueue, clock: ManualClock, kind: str
+) -> None:
+    queue = await make_queue(limits=[Limit("tenant", default=2)])
+    await queue.enqueue_many([NewMessage(n, tenant="a", id=f"m{n}") for n in range(3)])
+    mine, lost = await queue.claim(2)
+    await faults.wrong_type(queue, kind)
+    await queue.reconcile()
+    assert (await queue.audit()).findings == []
+    assert await queue.claim() == [], "both run"
+    clock.advance(20)
+    await mine.extend()
+    clock.advance(20)
+    assert (await queue.reclaim()).reclaimed == [("a", lost.message.id)], "of one that is gone, in its time"
+    assert await mine.complete() == "done"
+
+
+async def test_settings_of_another_type_are_given_back_by_who_knew_them(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=[Limit("tenant", default=1)], scheduler="fifo")
+    await queue.enqueue_many([NewMessage(n, tenant="a", id=f"m{n}") for n in range(2)])
+    await faults.wrong_type(queue, "settings")
+    assert len(await queue.claim(2)) == 1
+    assert queue._engine.settings.stored["scheduler"] == "fifo"
+    await faults.wrong_type(queue, "settings")
+    newcomer = await make_queue(limits=[Limit("tenant", default=1)], scheduler="fifo")
+    assert await newcomer.claim(2) == []
+
+
+def test_scripts_ask_for_all_that_nobody_can_write_again() -> None:
+    """What is not among them is read in such a way that another type says nothing."""
+    asked = (SCRIPTS / "includes" / "irreplaceable.lua").read_text()
+    for kind in IRREPLACEABLE - {"head"}:  # read of each message before anything is written of it
+        assert (f"k.{kind}" in asked) == (kind in MESSAGES)
+
+
 NAMES = {
     "lane": ("a", "q0"),
     "ring": ("g", POOL, *ORG),
+    "below": ("p", POOL),
     "tags": ("p", POOL),
     "slots": ORG,
     "dead": ("a",),
     "tenant": ("a",),
     "call": ("session", "stream"),
     "bell": (POOL,),
+    "deficits": (POOL,),
     "lock": ("reconcile",),
+    "seen": ("a", "m1"),
+    "uses": ("a",),
+    "users": ("org", "o"),
+    "service": ("0",),
 } | {kind: RINGS[kind][1:] for kind in ("waiting", "parked", "blocked", "woken", "waiters")}
 
 

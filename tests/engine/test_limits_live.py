@@ -191,3 +191,29 @@ async def test_another_group_s_limit_of_the_same_id_is_untouched(make_queue: Mak
     queue = await make_queue(limits=[Limit("tenant", default=2), Limit("org", default=2, key="org")])
     await queue.limits.set("org", "same", 0)
     assert (await queue.limits.get("tenant", "same")).limit == 2
+
+
+async def test_what_stops_a_group_can_be_lifted_after_its_limit_is_declared_no_more(
+    make_queue: MakeQueue,
+) -> None:
+    queue = await make_queue(limits=[Limit("org", default=5, key="org")])
+    for id_ in ("o", "p"):
+        await put(queue, "a", id_, metadata={"org": id_})
+    await queue.limits.set("org", "o", 0)
+    await queue.limits.set_rate("org", "o", 1, per=3600)
+    await queue.limits.set("org", "p", 0)
+    later = await make_queue(limits=[])
+    assert await later.claim(2) == []
+    for refused in (
+        later.limits.set("org", "o", 3),
+        later.limits.set_rate("org", "o", 5),
+        later.limits.reset("org", "q"),
+    ):
+        with pytest.raises(ConfigurationError, match="expected group to be a declared limit"):
+            await refused
+    await later.limits.reset("org", "o")
+    await later.limits.set_rate("org", "o", None)
+    await later.limits.set("org", "p", None)
+    leases = await later.claim(2)
+    assert sorted(lease.message.id for lease in leases) == ["o", "p"]
+    await later.complete_many(leases)

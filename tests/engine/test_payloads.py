@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairqueue import FairQueue, NewMessage, RetryPolicy
+from fairqueue import FairQueue, InvalidMessageError, NewMessage, RetryPolicy
 from fairqueue.testing import ManualClock
 from tests.conftest import MakeQueue
 from tests.engine.tools import finish, one, raw
@@ -103,6 +103,49 @@ async def test_a_codec_may_carry_whatever_it_likes(make_queue: MakeQueue) -> Non
     queue = await make_queue(codec=Pickle())
     await queue.enqueue({(1, 2): {3}}, tenant="a")
     assert (await one(queue)).message.payload == {(1, 2): {3}}
+
+
+class PanicError(BaseException):
+    """No ``Exception``, like a panic of a codec that is written in Rust."""
+
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+class Panics(Bytes):
+    """Panics at what is no text of its own."""
+
+    def encode(self, obj: bytes) -> bytes:
+        return self.decode(obj)
+
+    def decode(self, data: bytes) -> bytes:
+        if data == b"bad":
+            raise PanicError
+        return data
+
+
+async def test_a_codec_that_panics_buries_that_message_alone(make_queue: MakeQueue) -> None:
+    writer: FairQueue[bytes] = await make_queue(codec=Bytes())
+    reader: FairQueue[bytes] = await make_queue(codec=Panics())
+    await writer.enqueue_many([NewMessage(b, tenant="a", id=b.decode()) for b in (b"m1", b"bad", b"m2")])
+    assert [lease.message.id for lease in await reader.claim(5)] == ["m1", "m2"]
+    (letter,), _ = await reader.dead_letters.list("a")
+    assert (letter.message.id, letter.raw, letter.decodable) == ("bad", b"bad", False)
+    assert letter.reason == "undecodable"
+    assert letter.error is not None
+    assert "its text raised SystemExit" in letter.error
+    info = await reader.get("a", "bad")
+    assert info is not None
+    assert not info.decodable
+
+
+async def test_a_payload_at_which_the_codec_panics_is_refused(make_queue: MakeQueue) -> None:
+    queue: FairQueue[bytes] = await make_queue(codec=Panics())
+    with pytest.raises(
+        InvalidMessageError, match="cannot be encoded by Panics: <its text raised SystemExit>"
+    ):
+        await queue.enqueue(b"bad", tenant="a")
+    assert (await queue.stats()).ready == 0
 
 
 async def test_a_codec_that_cannot_read_another_s_bytes_sends_that_message_to_the_dead_letters(

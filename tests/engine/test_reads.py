@@ -165,7 +165,8 @@ async def test_a_cursor_that_messages_did_not_return_is_refused(make_queue: Make
         '["ready", "a|-1"]',
         '["dead", "nan"]',
         '["in_flight", "x"]',
-        '["delayed", "-1"]',
+        '["delayed", "a\\u001fb"]',
+        '["delayed", "\\ud800"]',
     )
     for cursor in ("", "nonsense", "[1, 2]", "{}", '["ready"]', '["none", "0"]', "null", "5", *forged):
         with pytest.raises(ConfigurationError, match="cursor"):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fairqueue import FairQueue, Limit, Message, SchemaMismatchError, Worker
+from fairqueue._engine.keys import SCHEMA
 from fairqueue._engine.script import load_all
 from fairqueue.maintenance.promoter import promote
 from fairqueue.testing import ManualClock
@@ -31,7 +32,7 @@ async def every_key(queue: FairQueue[Any]) -> dict[bytes, bytes]:
 
 
 async def restore(queue: FairQueue[Any]) -> None:
-    await raw(queue, "HSET", "settings", args=["schema", "1"])
+    await raw(queue, "HSET", "settings", args=["schema", SCHEMA])
 
 
 async def test_every_call_refuses_and_nothing_is_written(newer: FairQueue[Any]) -> None:
@@ -90,7 +91,7 @@ async def test_every_script_refuses_before_it_writes(make_queue: MakeQueue, name
     queue = await make_queue()
     await raw(queue, "HSET", "settings", args=["schema", "99"])
     script = load_all()[name]
-    arguments = {argument: {"schema": "1", "now": 1}.get(argument, 1) for argument in script.argv}
+    arguments = {argument: {"schema": SCHEMA, "now": 1}.get(argument, 1) for argument in script.argv}
     rows = [tuple(1 for _ in script.rows)] if script.rows else []
     before = await every_key(queue)
     with pytest.raises(SchemaMismatchError):

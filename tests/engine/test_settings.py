@@ -241,3 +241,4 @@ async def test_a_damaged_setting_stops_nobody(make_queue: MakeQueue, clock: Manu
     assert await (await one(other)).complete() == "done"
     clock.advance(5)
     assert await (await one(other)).complete() == "done"
+    assert [finding.subject for finding in (await other.audit(fix=True)).findings] == [f"settings/{field}"]

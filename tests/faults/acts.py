@@ -18,7 +18,8 @@ from tests.faults.scenes import Step, prepared
 class Act:
     """What is done while a command of ``script`` fails. ``given`` comes before, on a queue with these options.
 
-    ``again``: what a client that was refused does then. ``after``: what somebody mends by hand when maintenance has done what it can: what no maintenance does.
+    ``again``: what a client that was refused does then. ``after``: what somebody mends by hand when maintenance has done
+    what it can: what no maintenance does. ``leaves``: patterns of what is found nevertheless, without any fault.
     """
 
     script: str
@@ -26,6 +27,7 @@ class Act:
     given: Step = prepared
     after: Step | None = None
     again: Step | None = None
+    leaves: tuple[str, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -41,13 +43,14 @@ def act(
     given: Step = prepared,
     after: Step | None = None,
     again: Step | None = None,
+    leaves: tuple[str, ...] = (),
     **options: Any,
 ) -> Callable[[Step], Step]:
     """The function is what makes these scripts run."""
 
     def put_down(go: Step) -> Step:
         for script in scripts:
-            ACTS[script].append(Act(script, go, given, after, again, options))
+            ACTS[script].append(Act(script, go, given, after, again, leaves, options))
         return go
 
     return put_down
@@ -55,6 +58,19 @@ def act(
 
 def all_acts() -> list[Act]:
     """Every act, those of one script together."""
-    for duty in ("enqueue", "settle", "return", "wake", "claim", "maintenance"):
+    for duty in (
+        "enqueue",
+        "settle",
+        "return",
+        "wake",
+        "claim",
+        "expiry",
+        "rates",
+        "maintenance",
+        "control",
+        "charges",
+        "rounds",
+        "guarantees",
+    ):
         import_module(f"tests.faults.acts_{duty}")
     return [act for acts in ACTS.values() for act in acts]

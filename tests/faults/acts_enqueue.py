@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fairqueue._engine.calls import NewRow
 from fairqueue.testing import faults
 from tests.engine.tools import lane
@@ -30,7 +32,11 @@ def _row(tenant: str, id_: str, due_in_ms: int = 0) -> NewRow:
     return NewRow(tenant, id_, lane(tenant, ("tenant", tenant)), 0, 1.0, due_in_ms, None, None, b"0:{}1")
 
 
-@act("enqueue", given=_stored)
+UNREADABLE = ("^KEEP 'a/a4': the header cannot be read$",)
+"""What is enqueued has to be judged by it: only the doctor, or who comes to it, makes it a dead letter."""
+
+
+@act("enqueue", given=_stored, leaves=UNREADABLE)
 async def enqueue_what_is_there(scene: Scene) -> None:
     await scene.run(scene.call)
 
@@ -40,7 +46,7 @@ async def _enqueued(scene: Scene) -> None:
     await scene.run(scene.call)
 
 
-@act("enqueue", given=_enqueued)
+@act("enqueue", given=_enqueued, leaves=UNREADABLE)
 async def enqueue_again(scene: Scene) -> None:
     """The reply was lost."""
     await scene.run(scene.call)
@@ -68,3 +74,30 @@ async def enqueue_without_a_lane(scene: Scene) -> None:
 async def enqueue_in_order(scene: Scene) -> None:
     await scene.add("d", "d1", org=None)
     await scene.add("d", "d2", org=None)
+
+
+async def _bounded(scene: Scene) -> None:
+    await prepared(scene)
+    await scene.queue.limits.set_backlog("a", 2)
+    await scene.add("d", "seen", org=None, dedupe_for=60)
+    await scene.done((await scene.take(1))[0])
+    engine = scene.queue._engine
+    rows = [
+        _row("a", "a9"),
+        replace(_row("d", "seen"), dedupe_ms=60_000),
+        replace(_row("e", "e1"), dedupe_ms=60_000),
+    ]
+    scene.maybe.add(("e", "e1"))
+    scene.call = engine.calls.enqueue(engine.settle_streams.take(), rows)
+
+
+@act("enqueue", given=_bounded)
+async def enqueue_beyond_a_backlog(scene: Scene) -> None:
+    """One tenant is refused, one id was seen before, and one is new."""
+    await scene.run(scene.call)
+
+
+@act("set_backlog")
+async def set_backlog(scene: Scene) -> None:
+    await scene.queue.limits.set_backlog("a", 5)
+    await scene.queue.limits.set_backlog("a", None)

@@ -20,15 +20,9 @@ from tests.faults.scenes import Scene, Step, prepared
 
 @act("configure")
 async def configure(scene: Scene) -> None:
-    declared, engine = {"scheduler": "fifo", "max_crashes": "7"}, scene.queue._engine
+    declared, engine = {"scheduler": "fifo", "quantum": "5.0", "max_crashes": "7"}, scene.queue._engine
     stream = engine.settle_streams.take()
     await scene.run(engine.calls.configure(stream, "me", declared, [("tenant", 3), ("org", None)]))
-
-
-@act("retag")
-async def retag(scene: Scene) -> None:
-    for cursor in ("ring0", "blocked0", "groups0", "pool0"):
-        await scene.run(scene.queue._engine.calls.retag("default", cursor))
 
 
 async def _declare_limits(scene: Scene) -> None:
@@ -42,6 +36,40 @@ async def _declare_limits(scene: Scene) -> None:
         engine.settle_streams.take(), "me", {"limits": to_settings(limits)}, defaults(limits)
     )
     await scene.run(call)
+
+
+async def _settings_lost(scene: Scene) -> None:
+    await prepared(scene)
+    await raw(scene.queue, "DEL", "settings")
+    await raw(scene.queue, "DEL", "counters")
+
+
+@act("configure", given=_settings_lost, again=_declare_limits)
+async def configure_what_was_lost(scene: Scene) -> None:
+    """A client that is refused declares again."""
+    await _declare_limits(scene)
+
+
+async def _settings_of_another_type(scene: Scene) -> None:
+    await prepared(scene)
+    await faults.wrong_type(scene.queue, "settings")
+
+
+@act("configure", given=_settings_of_another_type, again=_declare_limits)
+async def configure_what_cannot_be_read(scene: Scene) -> None:
+    await _declare_limits(scene)
+
+
+@act("mend_settings")
+async def mend_settings(scene: Scene) -> None:
+    await scene.run(scene.queue._engine.calls.mend_settings([("scheduler", "fair", "fifo")]))
+    await scene.run(scene.queue._engine.calls.mend_settings([("scheduler", "fifo", "fair")]))
+
+
+@act("retag")
+async def retag(scene: Scene) -> None:
+    for cursor in ("ring0", "blocked0", "groups0", "pool0"):
+        await scene.run(scene.queue._engine.calls.retag("default", cursor))
 
 
 @act("configure", again=_declare_limits)
@@ -117,9 +145,10 @@ async def _letters_of_another_type(scene: Scene) -> None:
     await faults.wrong_type(scene.queue, "dead", "nobody")
 
 
-@act("audit_dead", given=_letters_of_another_type)
+@act("audit_dead", "looked_through", given=_letters_of_another_type)
 async def read_letters_of_another_type(scene: Scene) -> None:
-    await scene.run(scene.queue._engine.calls.audit("dead", "0", fix=True, of="nobody", marks=[MARK]))
+    await scene.run(scene.queue._engine.calls.audit("dead", "0", fix=True, of="nobody"))
+    await scene.run(scene.queue._engine.calls.looked_through(marks=[MARK]))
 
 
 async def _lists_destroyed(scene: Scene) -> None:
@@ -133,7 +162,7 @@ async def _lists_destroyed(scene: Scene) -> None:
     await raw(scene.queue, "HSET", "settings", args=("to_rebuild", "1"))
 
 
-@act("tidy", "audit_dead", "audit_heads", "recount", given=_lists_destroyed)
+@act("tidy", "audit_dead", "audit_heads", "looked_through", "recount", given=_lists_destroyed)
 async def reconcile_what_was_destroyed(scene: Scene) -> None:
     await scene.queue.reconcile()
 
@@ -225,6 +254,7 @@ step("reconcile_leases", "0", 30_000)
 for cursor in ("s0", "v0", "d0"):
     step("tidy", cursor)
 step("tidy", "s0", given=nobody_takes_turns)
+step("tidy", "d0", given=dead_and_bare)
 step("recount", True, 2000)
 for cursor in ("b0", "d0", "t0", "n0", "s0"):
     step("audit_orphans", "orphans", cursor, True, given=worse_yet)
@@ -240,7 +270,7 @@ step("reconcile_group", ORG, "0", given=lost_list)
 step("audit_heads", "heads", "0", True, given=dead_and_bare)
 step("audit_leases", "leases", "0", True, given=dead_and_bare)
 WRONG = and_then(woken, wrong_numbers)
-for cursor in ("c0", "t0", "p0", "l0", "v0"):
+for cursor in ("c0", "t0", "p0", "l0", "w0", "b0", "v0"):
     step("audit_numbers", "numbers", cursor, True, given=WRONG)
 step("audit_group", "group", "0", True, join("org", "p"), given=WRONG)
 for pool in ("default", "nowhere"):
@@ -274,9 +304,48 @@ async def _all_done(scene: Scene) -> None:
 async def _idle_pool(scene: Scene) -> None:
     await _all_done(scene)
     await raw(scene.queue, "SADD", "pools", args=("default",))
+    await raw(scene.queue, "SADD", "blocked", "default", args=("nobody",))
 
 
 step("tidy", "s0", given=_idle_pool)
+
+
+async def _empty_lane_waits(scene: Scene) -> None:
+    """Of a tenant that has no messages: a script was cut as its last one left."""
+    await prepared(scene)
+    await raw(scene.queue, "HSET", "parked", "default", "x", args=(lane("x", ("tenant", "x")), ORG))
+    await raw(scene.queue, "SADD", "blocked", "default", args=("x",))
+
+
+step("tidy", "s0", given=_empty_lane_waits)
+
+
+async def _moved_to_later(scene: Scene) -> None:
+    await prepared(scene)
+    (late, *_) = await raw(scene.queue, "ZRANGE", "delayed", args=(0, 0))
+    await raw(scene.queue, "ZADD", "delayed", args=("inf", late))
+
+
+@act("tidy", given=_moved_to_later)
+async def mend_due_times(scene: Scene) -> None:
+    await scene.run(scene.queue._engine.calls.tidy("s0"))
+
+
+async def _names_out_of_order(scene: Scene) -> None:
+    """One of a message that is not delayed; one that is has none."""
+    await prepared(scene)
+    await scene.add("d", "d1", "d2", delay=5)
+    await raw(scene.queue, "ZADD", "delayed_names", args=(0, join("a", "a1")))
+    await raw(scene.queue, "ZREM", "delayed_names", args=(join("d", "d1"), join("d", "d2")))
+
+
+@act("tidy", given=_names_out_of_order)
+async def strike_names(scene: Scene) -> None:
+    await scene.run(scene.queue._engine.calls.tidy("s0"))
+
+
+step("audit_heads", "heads", "0", True, given=_names_out_of_order)
+step("audit_orphans", "orphans", "a0", True, given=_names_out_of_order)
 
 
 @act("audit_clean", given=_all_done)
@@ -288,6 +357,16 @@ async def _alive(scene: Scene) -> None:
     calls = scene.queue._engine.calls
     await scene.run(calls.beat("worker", '{"host": "h"}', 60_000))
     await scene.run(calls.lock("duty", "me", 1000))
+
+
+async def _locked_for_ever(scene: Scene) -> None:
+    await raw(scene.queue, "SET", "lock", "duty", args=("gone",))
+
+
+@act("lock", given=_locked_for_ever)
+async def lock_of_nobody(scene: Scene) -> None:
+    assert await scene.run(scene.queue._engine.calls.lock("duty", "me", 1000))
+    await scene.run(scene.queue._engine.calls.lock("duty", "me", 0))
 
 
 @act("beat", "lock", given=_alive)
@@ -317,3 +396,29 @@ async def look(scene: Scene) -> None:
     await scene.queue.stats("a")
     await scene.queue.stats()
     _ = [state async for state in scene.queue.queues("a")]
+
+
+async def _promised(scene: Scene) -> None:
+    """A slot that came free is promised to one of two that wait for it; others have turns before them."""
+    await prepared(scene)
+    await scene.add("p", "p1", org=None, room="only")
+    (holder,) = await scene.take(1)
+    await scene.add("q", "q1", "q2", org=None, room="only")
+    await scene.add("r", "r1", org=None, room="only")
+    await scene.add("s", "s1", org=None, room="only")
+    await scene.take(9)
+    await scene.done(holder)
+
+
+def explains(tenant: str, id_: str) -> None:
+    """An act for one message: of each state, and of each side of a promise."""
+
+    async def explain(scene: Scene) -> None:
+        await scene.run(scene.queue._engine.calls.explain(tenant, id_))
+
+    explain.__name__ = f"explain_{id_}"
+    act("explain", given=_promised)(explain)
+
+
+for named in (("a", "a1"), ("a", "a4"), ("c", "later"), ("q", "q2"), ("s", "s1")):
+    explains(*named)

@@ -1,4 +1,4 @@
-"""The acts of extend, promote, reclaim, redrive, purge and set_limit: what comes back, or stays out for longer."""
+"""The acts of extend, promote, reclaim, redrive, purge, set_limit and set_weight: what comes back, or stays out for longer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def promote_in_order(scene: Scene) -> None:
     await scene.run(scene.queue._engine.calls.promote(100))
 
 
-async def _only_lane_unreadable(scene: Scene) -> None:
+async def only_lane_unreadable(scene: Scene) -> None:
     await scene.add("d", "d1", "d2", org=None)
     await scene.add("d", "d3", org=None, delay=5)
     await scene.take(1)
@@ -48,14 +48,14 @@ async def _only_lane_unreadable(scene: Scene) -> None:
     await faults.wrong_type(scene.queue, "lane", "d", "default")
 
 
-@act("promote", given=_only_lane_unreadable, after=mend)
+@act("promote", given=only_lane_unreadable, after=mend)
 async def promote_to_the_only_lane(scene: Scene) -> None:
     """It cannot be read: nobody is left to take turns."""
     scene.clock.advance(6)
     await scene.run(scene.queue._engine.calls.promote(100))
 
 
-@act("reclaim", given=_only_lane_unreadable, after=mend)
+@act("reclaim", given=only_lane_unreadable, after=mend)
 async def reclaim_to_the_only_lane(scene: Scene) -> None:
     scene.clock.advance(31)
     await scene.queue.reclaim()
@@ -76,9 +76,34 @@ async def purge(scene: Scene) -> None:
         await scene.queue.dead_letters.purge(tenant)
 
 
+async def _remains(scene: Scene) -> None:
+    """Of purges and enqueues that were cut: a payload, a note, an entry of the list, and something that runs."""
+    await prepared(scene)
+    await raw(scene.queue, "HSET", "body", args=(join("a", "body"), "0:1"))
+    await raw(scene.queue, "HSET", "notes", args=(join("a", "note"), join("no", "1", "no")))
+    await raw(scene.queue, "ZADD", "dead", "a", args=(7, "listed"))
+    await raw(scene.queue, "SADD", "dead_tenants", args=("a",))
+
+
+async def _doctor(scene: Scene) -> None:
+    await scene.queue.audit(fix=True)
+
+
+@act("purge_dead", given=_remains, after=_doctor)
+async def purge_remains(scene: Scene) -> None:
+    engine = scene.queue._engine
+    ids = ["body", "note", "listed", "nothing"]
+    await scene.run(engine.calls.purge_dead("a", ids, engine.settle_streams.take()))
+
+
 @act("set_limit")
 async def set_limit(scene: Scene) -> None:
     await scene.queue.limits.set("org", "o", 10)
+
+
+@act("set_weight", "charged_at")
+async def set_weight(scene: Scene) -> None:
+    await scene.queue.tenants.set_weight("a", 2)
 
 
 @act("reclaim")

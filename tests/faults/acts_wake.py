@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fairqueue.testing import faults
+from tests.engine.tools import raw
 from tests.faults.acts import act
 from tests.faults.acts_return import ONE_CRASH
 from tests.faults.acts_settle import named
@@ -135,3 +136,16 @@ for script, go in (
 ):
     wakes(script, go, woken_for_all)
 wakes("set_limit", _set_limit, *CROWDS, crowd_of_one_tenant)
+
+
+async def _weigh(scene: Scene) -> None:
+    """Whose lanes wait, or were promised slots."""
+    await scene.queue.tenants.set_weight("b", 0.5)
+
+
+async def _weighed(scene: Scene) -> None:
+    await raw(scene.queue, "HSET", "weights", args=("b", "4"))
+
+
+wakes("set_weight", _weigh, woken, woken_often, and_then(woken_often, _weighed))
+wakes("settle", _complete, and_then(crowd, _weighed))

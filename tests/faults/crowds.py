@@ -45,6 +45,7 @@ async def woken(scene: Scene) -> None:
 async def woken_for_all(scene: Scene) -> None:
     """A lane is promised a slot for the one message it had, and the org is full with that; more comes to it."""
     await raw(scene.queue, "HSET", "limits", args=(join(*ORG), 2))
+    await raw(scene.queue, "HSET", "weights", args=("d", 2))
     await scene.add("a", "a1", org="p")
     await scene.add("d", "d0", org="p")
     await scene.take(2)
@@ -131,6 +132,8 @@ async def wrong_numbers(scene: Scene) -> None:
     await raw(scene.queue, "HSET", "counters", args=("seq", -5, "claims", -5, "dead", -5))
     await raw(scene.queue, "HSET", "totals", args=("enqueued", "rubbish"))
     await raw(scene.queue, "HSET", "limits", args=("tenant", "rubbish"))
+    await raw(scene.queue, "HSET", "weights", args=("h", "rubbish"))
+    await raw(scene.queue, "HSET", "backlogs", args=("h", "rubbish"))
     await raw(scene.queue, "HSET", "woken", "default", *ORG, args=(first, "5000\x1f1"))
     await raw(scene.queue, "ZADD", "delayed", args=(1, join("h", "h1"), 1, "nameless"))
     await raw(scene.queue, "HSET", "head", args=("nameless", "rubbish"))

@@ -13,8 +13,9 @@ from fairqueue._engine.keys import key
 from fairqueue.claiming import claim_options
 from fairqueue.dead_letters import DeadLetters
 from fairqueue.lease import failure
+from fairqueue.limits_control import LimitsControl
 from fairqueue.settlement import Settlement
-from fairqueue.tenants import LimitsControl, Tenants
+from fairqueue.tenants import Tenants
 from fairqueue.testing import ManualClock, faults
 from tests.support.proxy import Proxy
 from tests.support.waiting import eventually
@@ -301,6 +302,16 @@ async def reset_limit(scene: Scene) -> Any:
     await scene.queue.limits.reset("org", "o")
 
 
+@covers("LimitsControl.set_backlog")
+async def set_backlog(scene: Scene) -> Any:
+    await scene.queue.limits.set_backlog("b", 9)
+
+
+@covers("LimitsControl.set_rate")
+async def set_rate(scene: Scene) -> Any:
+    await scene.queue.limits.set_rate("org", "o", 1000, per=1, burst=50)
+
+
 @covers("LimitsControl.get")
 async def get_limit(scene: Scene) -> Any:
     return await scene.queue.limits.get("org", "o")
@@ -311,9 +322,43 @@ async def list_limits(scene: Scene) -> Any:
     return sorted([state.id async for state in scene.queue.limits.list("tenant")])
 
 
+@covers("FairQueue.pause", "FairQueue.resume", "FairQueue.pauses")
+async def pause_and_resume(scene: Scene) -> Any:
+    paused = [await scene.queue.pause(tenant="a", by=by) for by in ("ops", "me")]
+    blocked = await scene.direct.claim(5)
+    scene.leases += blocked
+    found = [(pause.tenant, pause.by, pause.since) async for pause in scene.queue.pauses()]
+    return paused, ids(blocked), found, await scene.queue.resume(tenant="a")
+
+
+@covers("FairQueue.cancel")
+async def cancel(scene: Scene) -> Any:
+    """Dead, delayed, ready, in flight, and none."""
+    named = [("d", "d1"), ("c", "c1"), ("b", "b3"), ("a", "a1"), ("z", "none")]
+    return [await scene.queue.cancel(*one) for one in named]
+
+
+@covers("FairQueue.purge")
+async def purge_what_waits(scene: Scene) -> Any:
+    await scene.direct.enqueue_many(
+        [NewMessage(n, tenant="a", id=f"p{n}", delay=n % 2 and 60) for n in range(60)]
+    )
+    return await scene.queue.purge("a")
+
+
+@covers("FairQueue.fairness")
+async def fairness(scene: Scene) -> Any:
+    return [one.tenant for one in (await scene.queue.fairness(60)).tenants]
+
+
 @covers("Tenants.get")
 async def get_tenant(scene: Scene) -> Any:
     return await scene.queue.tenants.get("a")
+
+
+@covers("Tenants.set_weight")
+async def set_weight(scene: Scene) -> Any:
+    await scene.queue.tenants.set_weight("a", 2)
 
 
 @covers("Tenants.list")
@@ -365,6 +410,12 @@ async def stats(scene: Scene) -> Any:
 async def get(scene: Scene) -> Any:
     info = await scene.queue.get("a", "a1")
     return info.state, info.message.payload
+
+
+@covers("FairQueue.explain")
+async def explain(scene: Scene) -> Any:
+    found = await scene.queue.explain("a", "a1")
+    return found.state, [stop.kind for stop in found.stops]
 
 
 @covers("FairQueue.messages")

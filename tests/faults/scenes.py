@@ -35,6 +35,7 @@ class Scene:
     ended: set[Named] = field(default_factory=set)
     dead: set[Named] = field(default_factory=set)  # as dead letters, at the end
     condemned: set[Named] = field(default_factory=set)  # the act asks that they be so
+    gone: set[Named] = field(default_factory=set)  # what may be gone: nobody counts on it
     twice: list[Named] = field(default_factory=list)  # ran again after it was done, or while its lease lived
     left_to_a_claim: bool = False  # maintenance left what the next claim healed
     call: Call[Any] | None = None  # one that has been made, for the act to repeat
@@ -79,6 +80,7 @@ class Scene:
     def may_be_gone(self, *named: Named) -> None:
         """A call that may have ended these is under way, or their records are destroyed by hand."""
         self.accepted -= set(named)
+        self.gone |= set(named)
 
     async def run(self, call: Any) -> Any:
         return await self.queue._engine.run(call)

@@ -182,12 +182,43 @@ async def _purge(book: Book) -> None:
             await book.queue.dead_letters.purge("c", item.message.id)
 
 
+async def _pause(book: Book) -> None:
+    assert await book.queue.pause(tenant="known", by="ops") in (True, False)
+
+
+async def _resume(book: Book) -> None:
+    assert await book.queue.resume(tenant="known") in (True, False)
+
+
+async def _pauses(book: Book) -> None:
+    assert {pause.tenant async for pause in book.queue.pauses()} <= {"known"}
+
+
+async def _cancel(book: Book) -> None:
+    items, _ = await book.queue.dead_letters.list("c")
+    for item in items[:3]:
+        book.accepted.discard(("c", item.message.id))
+        assert await book.queue.cancel("c", item.message.id) in ("cancelled", "not_found")  # as above
+    assert await book.queue.cancel("known", "none") == "not_found"
+
+
+async def _purge_waiting(book: Book) -> None:
+    await book.queue.enqueue_many([NewMessage(n, tenant="gone", pool="never") for n in range(3)])
+    assert await book.queue.purge("gone") >= 3
+
+
 async def _set_limit(book: Book) -> None:
     await book.queue.limits.set("tenant", book.rng.choice(TENANTS), book.rng.randint(2, 6))
 
 
 async def _reset_limit(book: Book) -> None:
     await book.queue.limits.reset("tenant", book.rng.choice(TENANTS))
+
+
+async def _set_rate(book: Book) -> None:
+    await book.queue.limits.set_rate(
+        "tenant", book.rng.choice(TENANTS), book.rng.choice([None, 1000]), 1, 500
+    )
 
 
 async def _get_limit(book: Book) -> None:
@@ -202,8 +233,24 @@ async def _get_tenant(book: Book) -> None:
     assert (await book.queue.tenants.get("b")).tenant == "b"
 
 
+async def _set_backlog(book: Book) -> None:
+    await book.queue.limits.set_backlog("known", book.rng.choice([None, 1000]))
+
+
+async def _explain(book: Book) -> None:
+    assert (await book.queue.explain("known", "k1")).id == "k1"
+
+
+async def _fairness(book: Book) -> None:
+    assert {one.tenant for one in (await book.queue.fairness(60)).tenants} <= {*TENANTS, "known", "gone"}
+
+
+async def _set_weight(book: Book) -> None:
+    await book.queue.tenants.set_weight(book.rng.choice(TENANTS), book.rng.choice([0.5, 1, 1, 3]))
+
+
 async def _list_tenants(book: Book) -> None:
-    assert {state.tenant async for state in book.queue.tenants.list()} <= {*TENANTS, "known"}
+    assert {state.tenant async for state in book.queue.tenants.list()} <= {*TENANTS, "known", "gone"}
 
 
 async def _count_dead(book: Book) -> None:
@@ -268,6 +315,14 @@ CALLS: dict[str, Callable[[Book], Awaitable[None]]] = {
     "FairQueue.messages": _messages,
     "FairQueue.queues": _queues,
     "FairQueue.workers": _workers,
+    "FairQueue.explain": _explain,
+    "FairQueue.fairness": _fairness,
+    "LimitsControl.set_backlog": _set_backlog,
+    "FairQueue.pause": _pause,
+    "FairQueue.resume": _resume,
+    "FairQueue.pauses": _pauses,
+    "FairQueue.cancel": _cancel,
+    "FairQueue.purge": _purge_waiting,
     "FairQueue.reclaim": _reclaim,
     "FairQueue.reconcile": _reconcile,
     "FairQueue.audit": _audit,
@@ -279,9 +334,11 @@ CALLS: dict[str, Callable[[Book], Awaitable[None]]] = {
     "Lease.keep_alive": _keep_alive,
     "LimitsControl.set": _set_limit,
     "LimitsControl.reset": _reset_limit,
+    "LimitsControl.set_rate": _set_rate,
     "LimitsControl.get": _get_limit,
     "LimitsControl.list": _list_limits,
     "Tenants.get": _get_tenant,
+    "Tenants.set_weight": _set_weight,
     "Tenants.list": _list_tenants,
     "DeadLetters.count": _count_dead,
     "DeadLetters.list": _list_dead,
@@ -360,6 +417,8 @@ async def accounted_for(book: Book) -> None:
         except LeaseLostError:
             continue  # what was asked of it before came to be
         book.ended.add(name(lease))
+    await queue.resume(tenant="known")
+    await queue.purge("gone")
     stats = await queue.stats()
     assert stats.in_flight == 0, "leases that nobody got were kept"
     assert stats.totals.reclaimed == 0
@@ -371,4 +430,5 @@ async def accounted_for(book: Book) -> None:
     none_lost(sorted(book.accepted - ran - book.ended))
     stats = await queue.stats()
     assert (stats.ready, stats.delayed, stats.in_flight, stats.dead) == (KNOWN, 0, 0, 0)
-    assert stats.totals.enqueued == stats.totals.completed + stats.totals.purged + KNOWN
+    gone = stats.totals.completed + stats.totals.purged + stats.totals.cancelled
+    assert stats.totals.enqueued == gone + KNOWN

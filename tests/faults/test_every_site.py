@@ -38,6 +38,18 @@ class Unreached:
 
 UNREACHED = (
     Unreached(
+        ("enqueue", "settle", "reclaim", "promote"), "includes/pauses.lua", ("try('HEXISTS', k.pauses, name)", "must_be_readable"),
+        "only claims look at pools, and only who lifts a pause or reconciles wakes at its group",
+    ),
+    Unreached(
+        ("enqueue", "settle", "reclaim", "promote"), "includes/rates.lua", ("must_be_readable",),
+        "only claims refuse, and who looks",
+    ),
+    Unreached(("promote",), "includes/rates_due.lua", ("rates.ms_until_due",), "only a claim tells when it is worth asking again"),
+    Unreached(("enqueue",), "includes/pauses.lua", ("try('HLEN', k.pauses)", "HMGET"), "it wakes nobody"),
+    Unreached(("claim",), "includes/pauses.lua", ("try('HLEN', k.pauses)",), "a claim has looked before"),
+    Unreached(("claim",), "includes/rates.lua", ("try('HLEN', k.rates)",), "but for one that is repeated, and then it is the last that is read"),
+    Unreached(
         ("enqueue",), "includes/ring.lua", ("note_stopped",),
         "the lane is looked at when the message stands in it: it is one",
     ),
@@ -54,26 +66,56 @@ UNREACHED = (
         ("enqueue",), "includes/counters.lua", ("UNLINK", "HDEL"), "only where a message ends: here all begin"
     ),
     Unreached(
-        ("enqueue",), "includes/ring.lua", ("policy.by_seq and seq <",), "a new message is the newest of its lane"
+        ("enqueue",), "includes/ring.lua", ("policy.by_seq and seq <", "seq, lane.tenant)"), "a new message is the newest of its lane"
     ),
     Unreached(
-        ("claim", "promote"), "includes/counters.lua", ("k.present", "UNLINK"), "neither begins or ends a message"
+        ("reclaim",), "includes/places.lua", ("try('ZREM', k.lane(h.lane), mid)", "call('ZREM', k.delayed, mid)", "call('ZREM', k.delayed_names, mid)", "if h.state ~= 'x' then call"),
+        "it ends what is in flight",
     ),
     Unreached(
         ("claim", "promote", "reclaim"), "includes/places.lua",
-        ("try('ZREM', k.lane(h.lane), mid)", "call('ZREM', k.delayed, mid)", "try('ZREM', k.dead(tenant)", "EXISTS', k.dead(tenant)"),
-        "only a settle ends a message that is not in flight",
+        ("try('ZREM', k.dead(tenant)", "EXISTS', k.dead(tenant)"), "no dead letter ends there",
     ),
     Unreached(
-        ("promote", "reclaim"), "includes/waking.lua", ("if call('EXISTS', k.lane(lane.name)) == 0",),
-        "neither takes a message out of a lane",
+        ("reclaim",), "includes/lane_leaves.lua", ("if call('EXISTS', k.lane(lane.name)) == 0",),
+        "it takes no message out of a lane",
+    ),
+    Unreached(
+        ("enqueue", "settle", "promote", "reclaim"), "includes/policy_drr.lua", ("rounds * QUANTUM",),
+        "only a claim comes to those whose turn it is",
+    ),
+    Unreached(
+        ("enqueue", "promote", "reclaim"), "includes/policy_drr.lua", ("deficit_of", "- charge, tenant)"),
+        "only who claims or settles charges a tenant of a pool",
+    ),
+    Unreached(
+        ("enqueue",), "includes/policy_drr.lua", ("'ZREM'",), "a new message makes nobody leave"
+    ),
+    Unreached(
+        ("enqueue",), "includes/turns.lua", ("leave",), "a new message makes nobody leave"
+    ),
+    Unreached(
+        ("promote", "reclaim"), "includes/charges.lua", ("'mean_us'",), "only those who claim and settle charge by time"
+    ),
+    Unreached(
+        ("enqueue",), "includes/guarantees.lua", ("'ZREM'",), "whoever takes turns goes on when messages come"
+    ),
+    Unreached(
+        BY_ITSELF, "includes/guarantees.lua", ("guarantees.look",), "only who sets or mends them asks for more than is noted",
+    ),
+    Unreached(
+        ("enqueue",), "includes/uses.lua", ("uses.known", "uses.now_known", "uses.of", "uses.beyond"),
+        "it notes who uses a group: only who sets a guarantee or a limit, or looks, asks",
+    ),
+    Unreached(
+        ("claim", "promote"), "includes/going_first.lua", ("guarantees.scopes_of",), "neither frees a slot"
+    ),
+    Unreached(
+        ("claim", "settle", "reclaim", "promote"), "includes/going_first.lua", ("guarantees.drop_strangers",),
+        "only reconcile looks for them",
     ),
     Unreached(
         ("claim", "promote"), "includes/slots.lua", ("'HDEL'", "'freed_late'", "EXISTS"), "neither frees a slot"
-    ),
-    Unreached(
-        ("claim", "promote"), "includes/waking.lua",
-        ("wake_leftovers",), "only where a slot was freed or a limit set",
     ),
 )  # fmt: skip
 

@@ -27,12 +27,19 @@ RULES = {
     "slots 6": "the order of writes loses nothing",
     "slots 7": "every guard is proven",
     "baton": "who leaves room wakes, who cannot take it hands it on",
+    "pauses": "what is paused does not start until it is resumed",
+    "cancel": "a cancel is final, a purge complete",
     "guarantee 1": "at least once",
     "guarantee 2": "fenced",
+    "guarantee 3": "fair",
     "guarantee 5": "limited",
     "guarantee 6": "in order",
     "guarantee 7": "never early",
     "guarantee 9": "counted",
+    "backlog": "no more wait than may, and what was seen is not accepted again",
+    "time to live": "what was not started by its instant is never started",
+    "rates": "no more in a time than the rate, and whoever waits comes with its token",
+    "schema": "who speaks another schema changes nothing",
 }
 COLUMNS = ("rule", "guard", "taken out", "with", "without")
 
@@ -91,7 +98,7 @@ def catalogue(proofs: Iterable[Proof]) -> str:
 
 
 def place(rule: str) -> int:
-    """Where a rule stands in the table: slots first, then the baton, then the guarantees."""
+    """Where a rule stands in the table: slots first, then the baton, pauses and cancels, then the guarantees."""
     return list(RULES).index(rule) if rule in RULES else len(RULES)
 
 

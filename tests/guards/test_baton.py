@@ -18,7 +18,8 @@ from tests.guards.scenario import Queue, claimed, drop_key, ids
 ORG = [Limit("org", default=1, key="org")]
 BOTH = [Limit("org", default=1, key="org"), Limit("room", default=1, key="room")]
 WAITING, BATONS, WAKING = "includes/waiting.lua", "includes/batons.lua", "includes/waking.lua"
-PICK, RIVALS = "includes/claim_pick.lua", "includes/rivals.lua"
+BESIDE, ONE, LEAVES = "includes/wake_beside.lua", "includes/wake_one.lua", "includes/lane_leaves.lua"
+PICK, PARK, RIVALS = "includes/claim_pick.lua", "includes/claim_park.lua", "includes/rivals.lua"
 TAKE, TURNS = "includes/claim_take.lua", "includes/turns.lua"
 
 
@@ -127,7 +128,7 @@ async def test_no_more_are_woken_than_there_is_room(make_queue: MakeQueue) -> No
     without("calling again after a full script", "set_limit.lua", "wakes >= most_wakes and 1 or 0", "0"),
     without(
         "the client's repetition",
-        "fairqueue.tenants:LimitsControl._store",
+        "fairqueue.limits_control:LimitsControl._change",
         "while await self",
         "if await self",
     ),
@@ -149,8 +150,8 @@ async def test_all_are_woken_for_whom_there_is_room(make_queue: MakeQueue) -> No
     without(
         "holding the slot for who was woken",
         "includes/claim_admit.lua",
-        "return gate.held + woken + gate.handed_back < gate.limit",
-        "return gate.held < gate.limit",
+        "return free > woken + gate.handed_back",
+        "return free > 0",
     ),
 )
 async def test_the_slot_of_a_woken_lane_is_held_for_it(make_queue: MakeQueue) -> None:
@@ -222,7 +223,7 @@ async def test_a_lane_that_was_woken_for_all_it_had_waits_for_what_comes_next(
 @guard(
     "baton",
     "a lane that another group keeps out when it would be woken lets the next one have the slot",
-    without("moving on to the other group", WAKING, "or is_shut(lane, other)", "or false"),
+    without("moving on to the other group", BESIDE, "or is_shut(lane, other)", "or false"),
 )
 async def test_a_lane_that_would_be_kept_out_elsewhere_is_not_woken(make_queue: MakeQueue) -> None:
     queue = await make_queue(limits=BOTH)
@@ -245,7 +246,7 @@ async def test_a_lane_that_would_be_kept_out_elsewhere_is_not_woken(make_queue: 
     "who frees a slot of its own and a shared one at once competes for the shared one",
     without(
         "moving on to the shared group",
-        WAKING,
+        BESIDE,
         "if other ~= group and not turns[other] and (contended or",
         "if other ~= group and not turns[other] and (false or",
     ),
@@ -259,8 +260,8 @@ async def test_who_frees_two_slots_at_once_competes_for_the_wider(make_queue: Ma
 @guard(
     "baton",
     "of two slots that come free at once a lane that needs both gets both, when it is its turn",
-    without("the second one", WAKING, "turns[other] = turn_at(lane, other, lane_tag)", "turns[other] = nil"),
-    without("asking whose turn it is there", WAKING, "and tag <= (least or math.huge)", ""),
+    without("the second one", BESIDE, "turns[other] = turn_at(lane, other, lane_tag)", "turns[other] = nil"),
+    without("asking whose turn it is there", BESIDE, "and tag <= (least or math.huge)", ""),
 )
 async def test_both_slots_go_to_who_needs_both(make_queue: MakeQueue) -> None:
     queue = await make_queue(limits=BOTH)
@@ -333,7 +334,7 @@ async def test_who_frees_two_slots_at_once_competes_with_one_other(make_queue: M
 @guard(
     "baton",
     "a woken lane whose messages are gone hands the slot on",
-    without("waking the next one", WAKING, "  wake(batons)\n", ""),
+    without("waking the next one", LEAVES, "  wake(batons)\n", ""),
 )
 async def test_a_woken_lane_that_is_empty_hands_on(make_queue: MakeQueue) -> None:
     queue, lease = await busy(make_queue, "a", "b")
@@ -362,9 +363,9 @@ async def test_a_woken_lane_that_is_broken_hands_on(make_queue: MakeQueue) -> No
     "an empty lane is passed over when somebody is woken",
     without(
         "trying the next one",
-        WAKING,
-        "unpark(lane, group, tag)\n      tenant_changed(lane)\n      return 0",
-        "unpark(lane, group, tag)\n      tenant_changed(lane)\n      return nil",
+        ONE,
+        "unpark(lane, group, tag)\n    tenant_changed(lane)\n    return 0",
+        "unpark(lane, group, tag)\n    tenant_changed(lane)\n    return nil",
     ),
 )
 async def test_an_empty_waiting_lane_is_passed_over(make_queue: MakeQueue) -> None:
@@ -475,7 +476,7 @@ async def test_the_latest_promise_is_taken_over(make_queue: MakeQueue) -> None:
 @guard(
     "baton",
     "who takes over a promise is charged for it",
-    without("the charge", RIVALS, "tag + cost, lane.tenant)", "tag, lane.tenant)"),
+    without("the charge", RIVALS, "tag + charged, lane.tenant)", "tag, lane.tenant)"),
 )
 async def test_who_takes_over_is_charged(make_queue: MakeQueue) -> None:
     queue = await promised_to_both(make_queue)
@@ -512,7 +513,7 @@ async def test_who_hands_back_is_not_charged(make_queue: MakeQueue) -> None:
 @guard(
     "baton",
     "a slot of its own limit that one lane cannot take is for the tenant's next lane in the same claim",
-    without("waking it at once", PICK, "if is_alone(lane, baton) then", "if false then"),
+    without("waking it at once", PARK, "if is_alone(lane, baton) or", "if false or"),
 )
 async def test_an_own_slot_is_handed_on_at_once(make_queue: MakeQueue) -> None:
     queue = await make_queue(limits=[Limit("tenant"), Limit("org", default=1, key="org")])
@@ -535,7 +536,7 @@ async def test_an_own_slot_is_handed_on_at_once(make_queue: MakeQueue) -> None:
     without(
         "letting it in",
         "includes/claim_admit.lua",
-        "if woken > 0 and batons_of(lane, group) > 0 then return gate.held < gate.limit end",
+        "if woken > 0 and batons_of(lane, group) > 0 then return free > 0 end",
         "if woken > 0 then woken = woken - batons_of(lane, group) end",
     ),
 )
@@ -546,7 +547,8 @@ async def test_the_first_of_too_many_comes_in(make_queue: MakeQueue) -> None:
     await queue.limits.set("org", "o", 1)
     await lease.complete()
     assert await claimed(queue) == ["a"]
-    assert await woken(queue) == 2  # else each of them is parked, to be woken again
+    assert await woken(queue) == 2  # without the guard each of them is parked in that claim, and woken anew
+    assert await claimed(queue, 10) == []
 
 
 @guard(
@@ -555,7 +557,7 @@ async def test_the_first_of_too_many_comes_in(make_queue: MakeQueue) -> None:
     without(
         "giving it up",
         PICK,
-        "if use_baton(lane, group, cost) then return true end",
+        "if use_baton(lane, group, charged) then return true end",
         "",
     ),
 )
@@ -601,8 +603,8 @@ async def test_a_damaged_count_of_batons(make_queue: MakeQueue) -> None:
     without(
         "keeping it for them",
         "includes/claim_admit.lua",
-        "return gate.held + woken + gate.handed_back < gate.limit",
-        "return gate.held + woken < gate.limit",
+        "return free > woken + gate.handed_back",
+        "return free > woken",
     ),
 )
 async def test_a_slot_that_is_handed_back_is_kept_for_those_who_wait(make_queue: MakeQueue) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 
 from fairqueue import Limit, NewMessage
+from fairqueue._engine.replies import Accepted
 from fairqueue.producing import _row
 from fairqueue.testing import ManualClock, drain
 from tests.conftest import MakeQueue
@@ -147,7 +148,7 @@ async def test_a_repeated_enqueue_of_a_message_that_is_done(make_queue: MakeQueu
     call = engine.calls.enqueue(engine.enqueue_streams.take(), [row])
     await engine.run(call)  # and nobody heard the answer
     assert [message.id for message in await drain(queue)] == ["m"]
-    assert await engine.run(call) == [(True, "ready")]
+    assert await engine.run(call) == Accepted([(True, "ready")], {})
     assert await claimed(queue) == []
 
 
@@ -168,7 +169,7 @@ async def test_a_repeated_enqueue_after_a_declaration(make_queue: MakeQueue) -> 
     call = engine.calls.enqueue(engine.enqueue_streams.take(), [row], engine.settings.revision)
     await engine.run(call)  # and nobody heard the answer
     await make_queue(limits=ONE)
-    assert await told(engine.run(call)) == [(True, "ready")]
+    assert await told(engine.run(call)) == Accepted([(True, "ready")], {})
 
 
 @guard("guarantee 1", "a claim whose reply was lost gets the same leases when it is repeated", NO_REPLAY)
@@ -311,9 +312,9 @@ async def test_a_cancelled_claim_is_given_back(make_queue: MakeQueue) -> None:
     without(
         "making all rows before the first is sent",
         "fairqueue.producing:enqueue_many",
-        "rows = [_row(engine, message) for message in messages]",
+        "rows = [(message, _row(engine, message)) for message in messages]",
         "await enqueue_many(engine, messages[:1]) if len(messages) > 1 else None\n"
-        "    rows = [_row(engine, message) for message in messages]",
+        "    rows = [(message, _row(engine, message)) for message in messages]",
     ),
 )
 async def test_a_refused_batch_stores_nothing(make_queue: MakeQueue) -> None:

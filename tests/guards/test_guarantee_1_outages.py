@@ -111,3 +111,29 @@ async def test_a_broken_memory_of_the_server_strands_nobody(
     clock.advance(HOLD)
     await told(judged(queue))
     assert await claimed(queue) == ["m"]
+
+
+@guard(
+    "guarantee 1",
+    "a start of the server that is remembered as yet to come holds nobody back for good",
+    without(
+        "asking whether it has been",
+        "reclaim.lua",
+        "at and since and at <= now and since <= now",
+        "at and since",
+    ),
+)
+async def test_a_start_that_is_yet_to_come_holds_nobody_for_good(
+    make_queue: MakeQueue, clock: ManualClock
+) -> None:
+    queue = await make_queue()
+    await queue.enqueue("payload", tenant="a", id="m")
+    await queue.claim()
+    run, later = (await queue._engine.command("INFO", "server"))["run_id"], clock.now_ms() + 10**9
+    served = queue._engine.calls.root + "served"
+    await queue._engine.command("HSET", served, "run", run, "at", later, "since", later)
+    clock.advance(31)
+    await judged(queue)
+    clock.advance(HOLD)
+    await judged(queue)
+    assert await claimed(queue) == ["m"]

@@ -28,7 +28,7 @@ async def send(queue: Queue, count: int, tenant: str = "a", **options: Any) -> N
 @guard(
     "guarantee 5",
     "one claim takes no more than the limit",
-    without("the check", ADMIT, "return gate.held + woken + gate.handed_back < gate.limit", "return true"),
+    without("the check", ADMIT, "return free > woken + gate.handed_back", "return true"),
     without(
         "counting what this claim takes", PICK, "gate.held, gate.taken = gate.held + 1, gate.taken + 1", ""
     ),

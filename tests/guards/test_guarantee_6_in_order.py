@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fairqueue import Limit, NewMessage, RetryPolicy
+from fairqueue._engine.keys import key
 from fairqueue.testing import ManualClock
 from tests.conftest import MakeQueue
 from tests.guards.mutate import without
@@ -51,6 +52,35 @@ async def test_several_calls_keep_their_order(make_queue: MakeQueue) -> None:
     for id_ in REVERSED:
         await send(queue, id_)
     assert await claimed(queue, 4) == REVERSED
+
+
+@guard(
+    "guarantee 6",
+    "a counter that was lost gives out no number that is in use: who comes then is behind who waits",
+    without(
+        "that numbers begin above 1",
+        "includes/counters.lua",
+        "if last > count and last",
+        "if last >= count and last",
+    ),
+    without(
+        "the first numbers",
+        "configure.lua",
+        "local begin = call('EXISTS', k.head) == 1 and int(now) or '1'",
+        "local begin = '1'",
+    ),
+)
+async def test_lost_counters_keep_the_order(make_queue: MakeQueue, clock: ManualClock) -> None:
+    """Alone, and together with the settings, which the next client declares anew."""
+    queue = await make_queue()
+    for lost in (("counters",), ("counters", "settings")):
+        waits, new = [f"{len(lost)}w{n}" for n in "cba"], [f"{len(lost)}n{n}" for n in "cba"]
+        await send(queue, *waits)
+        await queue._engine.command("DEL", *(key(queue._engine.calls.root, kind) for kind in lost))
+        await send(queue, *new)
+        assert await claimed(queue, 6) == waits + new
+        clock.advance(1)
+    assert not (await queue.audit()).findings
 
 
 @guard(
@@ -139,7 +169,7 @@ async def test_pools_are_tried_in_the_order_given(make_queue: MakeQueue) -> None
         "blocking the lane alone",
         "includes/claim_pick.lua",
         "kept_out(lane, lane_tag, tenant_tag) then return end",
-        "kept_out(lane, lane_tag, tenant_tag) then return pass_over(lane.pool_scope, lane.tenant) end",
+        "kept_out(lane, lane_tag, tenant_tag) then return passing.over(lane.pool_scope, lane.tenant) end",
     ),
 )
 async def test_nothing_waits_behind_another_lane(make_queue: MakeQueue) -> None:

@@ -80,7 +80,7 @@ async def test_a_delayed_release_is_never_early(make_queue: MakeQueue, clock: Ma
     "a client whose clock is an hour ahead gets nothing early and takes nothing back",
     without(
         "asking the server for the time",
-        "fairqueue._engine.calls:Calls._call",
+        "fairqueue._engine.calls.call:Builder._call",
         "self.clock.now_ms() or 0",
         "self.clock.now_ms() or int(__import__('time').time() * 1000)",
     ),

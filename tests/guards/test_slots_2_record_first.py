@@ -12,6 +12,7 @@ from tests.support.cuts import every_cut
 
 RECORDS = """  many('HSET', k.leases, leases)
   many('ZADD', k.deadlines, deadlines)
+  many('ZREM', k.expiring, started) -- cut here, they are listed again when the lease has expired
   many('HSET', k.head, heads)
 """
 

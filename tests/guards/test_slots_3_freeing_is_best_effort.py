@@ -194,7 +194,7 @@ async def test_a_failed_freeing_is_logged(make_queue: MakeQueue) -> None:
     ),
     without(
         "reconciling before anybody is parked",
-        "includes/claim_pick.lua",
+        "includes/claim_park.lua",
         "if must_reconcile then",
         "if false then",
     ),

@@ -99,7 +99,7 @@ async def test_a_leftover_in_one_group_is_no_way_into_another(make_queue: MakeQu
     "a message that another group keeps out waits there, not at the group of its own leftover",
     without(
         "waiting where it is really kept out",
-        "includes/claim_pick.lua",
+        "includes/claim_park.lua",
         "if elsewhere and not must_reconcile then",
         "if false then",
     ),
@@ -141,9 +141,9 @@ async def test_a_leftover_in_one_group_while_another_is_broken(make_queue: MakeQ
     "a message that waits at a group with a leak, over its own leftover elsewhere, has the leak mended",
     without(
         "asking whether that group is dirty",
-        "includes/claim_pick.lua",
-        "group, must_reconcile = elsewhere, gate_of(elsewhere).dirty end",
-        "group, must_reconcile = elsewhere, false end",
+        "includes/claim_park.lua",
+        "return elsewhere, gate_of(elsewhere).dirty end",
+        "return elsewhere, false end",
     ),
 )
 async def test_a_leftover_in_one_group_while_another_is_dirty(make_queue: MakeQueue) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fairqueue._engine.keys import key, lane_name
+from fairqueue.errors import DamagedKeyError
 from fairqueue.testing import ManualClock, drain, faults
 from tests.conftest import MakeQueue
 from tests.guards.mutate import without
@@ -26,6 +27,30 @@ NO_RECORD = without(
     "if h.state == 'f' and not lease then return leave_flight(row, nil, h) end",
     "",
 )
+
+
+@guard(
+    "slots 6",
+    "what cannot be written whole is refused before anything is written",
+    without(
+        "asking for what nobody can write again",
+        "includes/irreplaceable.lua",
+        "for _, key in ipairs({ k.body, k.counters, k.limits }) do call('HLEN', key) end\n",
+        "",
+    ),
+)
+async def test_a_complete_that_cannot_be_written_whole_changes_nothing(make_queue: MakeQueue) -> None:
+    queue = await make_queue(limits=LIMITS)
+    await queue.enqueue_many(four()[:1])
+    (lease,) = await queue.claim()
+    body, root = key(queue._engine.calls.root, "body"), queue._engine.calls.root
+    await queue._engine.command("RENAME", body, root + "kept")
+    await queue._engine.command("SET", body, "not what it was")
+    assert isinstance(await told(lease.complete()), DamagedKeyError)
+    assert await held(queue, "tenant", "a") == 1
+    await queue._engine.command("RENAME", root + "kept", body)
+    assert await state(queue, "a", "m0") == "in_flight"
+    assert await told(lease.complete()) == "done"
 
 
 @guard(
@@ -170,8 +195,10 @@ async def test_an_unreadable_header_without_a_record(make_queue: MakeQueue, cloc
 @guard(
     "slots 6",
     "a lane entry without a header is dropped with its payload",
-    without("the dropping of the entry", "includes/claim_pick.lua", "  table.insert(drops[lane], mid)\n", ""),
-    without("the dropping of the payload", "includes/claim_pick.lua", "  drop_body(mid)\n", ""),
+    without(
+        "the dropping of the entry", "includes/claim_ahead.lua", "  table.insert(drops[lane], mid)\n", ""
+    ),
+    without("the dropping of the payload", "includes/claim_ahead.lua", "  drop_remains(mid)\n", ""),
 )
 async def test_a_lane_entry_without_a_header_is_dropped(make_queue: MakeQueue) -> None:
     queue = await make_queue()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 
 from fairqueue import FairQueueError, RetryPolicy
-from fairqueue._engine.keys import join, key
+from fairqueue._engine.keys import key
 from fairqueue.testing import assert_whole
 from tests.conftest import MakeQueue
 from tests.engine.tools import put, raw, state
 from tests.guards.mutate import without
 from tests.guards.proof import guard
-from tests.guards.scenario import Queue
+from tests.guards.scenario import Queue, told
 from tests.support.cuts import Cut, cut
 
 PLACES = "includes/places.lua"
@@ -40,7 +40,7 @@ async def marks(queue: Queue) -> set[bytes]:
     ),
     without(
         "the sign before a list is taken away",
-        "audit_dead.lua",
+        "tidy.lua",
         "    to_be_rebuilt() -- first: letters that are on no list are found by their headers alone\n",
         "",
     ),
@@ -49,9 +49,10 @@ async def test_a_walk_that_was_cut_is_made_again(make_queue: MakeQueue) -> None:
     queue = await buried(make_queue, "1", "2")
     await put(queue, "b", "3")
     for k in range(1, 14):
-        await raw(queue, "SET", "dead", "a", args=("not what it was",))
-        await reconciled_again(queue, "audit_dead", k)
-        assert await queue.dead_letters.count("a") == 2
+        for script in ("tidy", "audit_dead"):
+            await raw(queue, "SET", "dead", "a", args=("not what it was",))
+            await reconciled_again(queue, script, k)
+        assert await told(queue.dead_letters.count("a")) == 2
         await raw(queue, "SET", "ring", "t", "default", "b", args=("not what it was",))
         assert await queue.claim() == []
         await reconciled_again(queue, "audit_heads", k)
@@ -70,42 +71,12 @@ async def reconciled_again(queue: Queue, script: str, k: int) -> None:
 
 @guard(
     "slots 6",
-    "marks of doubt stay until the whole list was looked through",
-    without(
-        "the end of the list",
-        "audit_dead.lua",
-        "if fix == 1 and page[1] == '0' then\n  local marks",
-        "if fix == 1 then\n  local marks",
-    ),
-)
-async def test_marks_stay_until_the_whole_list_was_looked_through(make_queue: MakeQueue) -> None:
-    """Of a long list a page is not all: what is in doubt may be on the next."""
-    queue = await buried(make_queue, *map(str, range(700)))
-    calls, mark = queue._engine.calls, join("a", "7").encode()
-    await raw(queue, "SADD", "doubtful", args=(mark,))
-    cursor, pages = "0", 0
-    while cursor != "0" or not pages:
-        assert await marks(queue) == {mark}
-        cursor, _, _ = await queue._engine.run(calls.audit("dead", cursor, fix=True, of="a", marks=[mark]))
-        pages += 1
-    assert pages > 1
-    assert await marks(queue) == set()
-
-
-@guard(
-    "slots 6",
     "letters whose list refused one command are those that are dead again after a reconcile",
     without(
         "the doubt",
         PLACES,
-        "    if failed(try('ZREM', k.dead(tenant), unpack(these))) then letters_in_doubt(tenant) end\n",
+        "    if failed(try('ZREM', k.dead(tenant), unpack(these))) then to_be_rebuilt() end\n",
         "    try('ZREM', k.dead(tenant), unpack(these))\n",
-    ),
-    without(
-        "the mark before the others go",
-        PLACES,
-        "  many('SADD', k.doubtful, broken) -- first: the others go\n",
-        "",
     ),
 )
 async def test_letters_are_those_that_are_dead_whatever_their_list_refused(make_queue: MakeQueue) -> None:

@@ -61,7 +61,7 @@ async def later(queue: Queue, clock: ManualClock) -> list[str]:
           call('HSET', k.head, row.mid, pack_header({
             state = row.state, token = '', via = 'e', attempt = 0, crashes = 0, deliveries = 0, redrives = 0, noted = 0,
             max_attempts = '', priority = row.priority, cost = row.cost, seq = row.seq, enqueued_at = int(now),
-            moved_at = int(now), lane = row.lane,
+            moved_at = int(now), expires = '', marked = '', lane = row.lane,
           }))
         end
         local function write_lane(name, ready)""",

@@ -122,3 +122,26 @@ async def test_a_completion_after_a_reclaim_that_was_cut(make_queue: MakeQueue, 
     assert await told(lease.complete()) == "done"
     assert await state(queue, "a", "m0") == "gone"
     assert await held(queue, "org", "o") == 0
+
+
+@guard(
+    "slots 6",
+    "a message that a cut settle had put in a second place is in one place again once its lease has expired",
+    without(
+        "leaving the other places", "reclaim.lua", "  leave_other_places(mid)\n  if h.marked", "  if h.marked"
+    ),
+)
+async def test_a_second_place_is_left(make_queue: MakeQueue, clock: ManualClock) -> None:
+    queue = await make_queue(limits=LIMITS)
+    await queue.enqueue_many(four()[:2])
+    assert sorted(await claimed(queue, 2)) == ["m0", "m1"]
+    root, due = queue._engine.calls.root, clock.now_ms() + 90_000
+    await queue._engine.command("SADD", key(root, "dead_tenants"), "a")
+    await queue._engine.command("ZADD", key(root, "dead", "a"), 1, "m0")
+    await queue._engine.command("ZADD", key(root, "delayed"), due, join("b", "m1"))
+    await queue._engine.command("ZADD", key(root, "delayed_names"), 0, join("b", "m1"))
+    clock.advance(31)
+    await queue.reclaim()
+    assert await queue.dead_letters.count("a") == 0
+    assert await queue._engine.command("ZCARD", key(root, "delayed")) == 0
+    assert await queue._engine.command("ZCARD", key(root, "delayed_names")) == 0

@@ -13,9 +13,11 @@ import pytest
 import fairqueue
 from fairqueue import testing
 from fairqueue.dead_letters import DeadLetters
-from fairqueue.tenants import LimitsControl, Tenants
+from fairqueue.limits_control import LimitsControl
+from fairqueue.queue_controls import QueueControls
+from fairqueue.queue_views import QueueViews
+from fairqueue.tenants import Tenants
 from fairqueue.testing import faults
-from fairqueue.views import QueueViews
 from tests.guide.pages import DOCS
 
 API = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
@@ -50,6 +52,7 @@ def test_every_public_name_is_there(name: str) -> None:
     [
         fairqueue.FairQueue,
         QueueViews,
+        QueueControls,
         fairqueue.Lease,
         fairqueue.Worker,
         fairqueue.SyncLease,

@@ -21,9 +21,11 @@ import pytest
 import fairqueue
 from fairqueue import FairQueue, Limit, Message, NewMessage, RetryPolicy, Worker, testing
 from fairqueue.dead_letters import DeadLetters
+from fairqueue.limits_control import LimitsControl
+from fairqueue.queue_controls import QueueControls
+from fairqueue.queue_views import QueueViews
 from fairqueue.running import _current
-from fairqueue.tenants import LimitsControl, Tenants
-from fairqueue.views import QueueViews
+from fairqueue.tenants import Tenants
 
 CHECKER = doctest.OutputChecker()
 # Their examples show a path of some machine.
@@ -108,7 +110,16 @@ async def outcome(example: doctest.Example, names: dict[str, Any]) -> str:
 
 def test_there_are_examples_of_all_that_moves_messages() -> None:
     found = {example.name for example in EXAMPLES}
-    for of in (FairQueue, QueueViews, fairqueue.Lease, Worker, LimitsControl, Tenants, DeadLetters):
+    for of in (
+        FairQueue,
+        QueueViews,
+        QueueControls,
+        fairqueue.Lease,
+        Worker,
+        LimitsControl,
+        Tenants,
+        DeadLetters,
+    ):
         names = [name for name in vars(of) if not name.startswith("_") and inspect.isfunction(vars(of)[name])]
         missing = {f"{of.__module__}.{of.__qualname__}.{name}" for name in names} - found
         assert missing - {"fairqueue.worker.Worker.run_sync"} == set()  # it owns the event loop

@@ -11,6 +11,11 @@ from fairqueue import NewMessage
 TOLERANCE = 1e-9
 
 
+def scaled(amounts: Mapping[str, float], weights: Mapping[str, float]) -> dict[str, float]:
+    """Each divided by its tenant's weight."""
+    return {tenant: amount / weights.get(tenant, 1) for tenant, amount in amounts.items()}
+
+
 def largest_costs(messages: Iterable[NewMessage[float]]) -> dict[str, float]:
     """Of each tenant."""
     costs: dict[str, float] = {}
@@ -32,13 +37,16 @@ class _Span:
 class Meter:
     """Watches pairs: over any interval they differ by ``c_i + c_j`` at most, each one's largest cost.
 
-    The promise speaks of the largest cost of all; the theorem of start-time fair queueing of each one's own.
+    The promise speaks of the largest cost of all; the theorem of start-time fair queueing of each one's own. Where tenants
+    have weights all amounts are divided by them.
 
     Args:
         largest: the largest cost of each tenant.
     """
 
     largest: Mapping[str, float]
+    widest: float = 0.0
+    """The most by which two have differed so far beyond what may be promised, as a part of the bound."""
     _spans: dict[tuple[str, str], _Span] = field(default_factory=dict)
 
     def served(
@@ -61,6 +69,7 @@ class Meter:
             span.ahead += costs.get(pair[0], 0) - costs.get(pair[1], 0)
             bound = self.largest[pair[0]] + self.largest[pair[1]] + TOLERANCE
             widest = max(span.ahead - slack - span.lowest, span.highest - span.ahead - slack)
+            self.widest = max(self.widest, widest / bound)
             assert widest <= bound, f"{pair} differ by {widest} more than may be promised, bound {bound}"
             span.lowest = min(span.lowest, span.ahead + slack)
             span.highest = max(span.highest, span.ahead - slack)

@@ -5,13 +5,15 @@ The model says which claims are allowed, not which one of several tenants comes 
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.property.model_state import Declared, Group, Held, Known, Mid, State, instant
+from tests.property.model_state import Declared, Group, Held, Known, Mid, Selectors, State, instant
 
-__all__ = ["Declared", "Group", "Held", "Known", "Mid", "Model", "instant"]
+__all__ = ["Declared", "Group", "Held", "Known", "Mid", "Model", "Selectors", "instant"]
 
 
 @dataclass
@@ -20,15 +22,48 @@ class Model(State):
 
     def enqueue(self, message: Known) -> bool:
         """``message.due`` is when it may run."""
-        if message.mid in self.messages:
+        if message.mid in self.messages or self.knows(message):
             return False
+        if message.dedupe_for:
+            self.seen[message.mid] = self.now + message.dedupe_for
         self.seq += 1
         message.seq, message.state = self.seq, "delayed" if message.due > self.now else "ready"
         self.messages[message.mid] = message
+        self.guarantees.note(message.tenant, message.groups)
         self.totals["enqueued"] += 1
         return True
 
+    def knows(self, message: Known) -> bool:
+        """Whether it was seen before, where that is asked for."""
+        return bool(message.dedupe_for) and self.seen.get(message.mid, -math.inf) > self.now
+
+    def refused(self, messages: Sequence[Known]) -> set[str]:
+        """The tenants of which none of these goes in: all of them would be more than may wait."""
+        fresh = {
+            message.mid
+            for message in messages
+            if message.mid not in self.messages and not self.knows(message)
+        }
+        more = Counter(tenant for tenant, _ in fresh)
+        waits = Counter(m.tenant for m in self.messages.values() if m.state in ("ready", "delayed"))
+        return {
+            tenant for tenant in more if waits[tenant] + more[tenant] > self.backlogs.get(tenant, math.inf)
+        }
+
+    def expire(self) -> None:
+        """Those not started in time end, in the order of their instants."""
+        ending = [m for m in self.messages.values() if m.ends_at is not None and m.ends_at <= self.now]
+        for message in sorted(ending, key=lambda m: (m.expires, "\x1f".join(m.mid))):
+            self.totals["expired"] += 1
+            if message.dropped:
+                del self.messages[message.mid]
+                self.totals["dropped"] += 1
+            else:
+                self._die(message, "expired")
+
     def promote(self) -> None:
+        """What a claim does on its way."""
+        self.expire()
         for message in self.in_state("delayed"):
             if message.due <= self.now:
                 message.state = "ready"
@@ -42,6 +77,7 @@ class Model(State):
         assert message.state == "ready", f"{mid} is {message.state}"
         assert message.pool in pools
         assert self.admits(message), f"{mid} came in over a full group"
+        assert not self.paused(message), f"{mid} is paused"
         head = self.lanes()[message.lane][0]
         assert head is message or self.has_leftover(message), f"{mid} overtook {head.mid}"
         self.fly(message, lease.token, visibility)
@@ -59,6 +95,8 @@ class Model(State):
         self.tokens[message.mid] = token
         for group in message.groups:
             self.slots.setdefault(group, {})[message.mid] = token
+            if group in self.rates:
+                self.rates[group].take(self.now_ms)
         self.totals["claimed"] += 1
 
     def work_off(self, pools: tuple[str, ...]) -> dict[Mid, int]:
@@ -92,6 +130,9 @@ class Model(State):
             return "lost"
         if message.state == "in_flight":
             self._free(message)
+            for group in self.rates.keys() & set(message.groups):
+                if action == "release" and not held.begun:
+                    self.rates[group].give_back(self.now_ms)
             return self._ended(message, action, delay)
         if action == "complete" and message.came_back:
             return self._completed(message)
@@ -101,6 +142,8 @@ class Model(State):
         message.came_back = False
         if action == "complete":
             return self._completed(message)
+        if message.cancelled:
+            return self._gone(message)
         if action == "release":
             message.attempt -= 1
             self._put_back(message, delay)
@@ -120,6 +163,11 @@ class Model(State):
         del self.messages[message.mid]
         self.totals["completed"] += 1
         return "done"
+
+    def _gone(self, message: Known) -> str:
+        del self.messages[message.mid]
+        self.totals["cancelled"] += 1
+        return "cancelled"
 
     def _die(self, message: Known, reason: str) -> str:
         self.deaths += 1
@@ -151,6 +199,9 @@ class Model(State):
             if message.deadline > self.now:
                 break
             self._free(message)
+            if message.cancelled:
+                self._gone(message)
+                continue
             message.crashes, message.came_back = message.crashes + 1, True
             self.totals["reclaimed"] += 1
             if message.crashes >= message.most_crashes:
@@ -167,6 +218,8 @@ class Model(State):
             self.seq += 1
             message.seq, message.state, message.redrives = self.seq, "ready", message.redrives + 1
             message.attempt, message.crashes, message.came_back = 0, 0, False
+            message.expires = None
+            self.guarantees.note(message.tenant, message.groups)
             self.totals["redriven"] += 1
         return len(letters)
 
@@ -175,6 +228,46 @@ class Model(State):
             del self.messages[mid]
             self.totals["purged"] += 1
         return len(mids)
+
+    def cancel(self, mid: Mid) -> str:
+        message = self.messages.get(mid)
+        if message is None:
+            return "not_found"
+        if message.state != "in_flight":
+            return self._gone(message)
+        message.cancelled = True
+        return "cancelling"
+
+    def waiting(self, tenant: str, queue: str | None) -> list[Mid]:
+        """What a purge ends."""
+        found = self.of(tenant, "ready") + self.of(tenant, "delayed")
+        return [message.mid for message in found if queue in (None, message.queue)]
+
+    def set_limit(self, group: Group, limit: int | None) -> bool:
+        """Whether it is allowed. A tenant's own takes its guarantee away."""
+        if self.too_low(group, limit):
+            return False
+        self.limits[group] = limit
+        if group[0] == "tenant":
+            self.guarantees.remove(group[1])
+        return True
+
+    def reset_limit(self, group: Group) -> bool:
+        """The same of the default."""
+        if not self.set_limit(group, self.declared.defaults[group[0]]):
+            return False
+        del self.limits[group]
+        return True
+
+    def guarantee(self, tenant: str, limit: int | None, slots: int) -> bool:
+        """Whether it is allowed. No worse than before it always is."""
+        tried, before = self.guarantees.fork(), self.guarantees.slots.get(tenant, 0)
+        tried.set(tenant, slots, self.used(tenant))
+        worse = any(tried.beyond(group, self.limit(group)) for group in tried.uses[tenant])
+        if slots > before and worse:
+            return False
+        self.guarantees, self.limits["tenant", tenant] = tried, limit
+        return True
 
     def leak(self, group: Group, mid: Mid) -> None:
         self.slots.setdefault(group, {})[mid] = "leaked"

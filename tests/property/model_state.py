@@ -8,9 +8,13 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 from fairqueue.testing import ManualClock
+from tests.property.guarantee_oracle import Guarantees, shared
+from tests.property.rate_oracle import Bucket
 
 Group = tuple[str, str]
 Mid = tuple[str, str]
+Selectors = tuple[str | None, str | None, str | None]
+"""Tenant, queue and pool; None is any."""
 
 START = ManualClock().now
 
@@ -45,12 +49,16 @@ class Known:
     seq: int
     state: str
     due: float = 0
+    expires: float | None = None
+    dropped: bool = False
+    """Then, and not made a dead letter."""
     attempt: int = 0
     crashes: int = 0
     redrives: int = 0
     token: str = ""
     came_back: bool = False
     """By reclaim, and nobody touched it since: its last lease may still complete it."""
+    dedupe_for: float = 0
     deadline: float = 0
     claimed_at: float = 0
     consumer: str | None = None
@@ -59,10 +67,17 @@ class Known:
     """The retry budget in force when it was claimed."""
     death: int = 0
     reason: str = ""
+    cancelled: bool = False
+    """While it ran: it ends with this delivery."""
 
     @property
     def mid(self) -> Mid:
         return self.tenant, self.id
+
+    @property
+    def ends_at(self) -> float | None:
+        """When it expires: of one that waits for its first start."""
+        return self.expires if self.state in ("ready", "delayed") and self.attempt == 0 else None
 
     @property
     def lane(self) -> tuple[Any, ...]:
@@ -84,6 +99,8 @@ class Held:
     asked: str | None = None
     outcome: str | None = None
     lost: bool = False
+    begun: bool = False
+    """Somebody kept it alive."""
 
 
 @dataclass
@@ -96,8 +113,14 @@ class State:
     deaths: int = 0
     messages: dict[Mid, Known] = field(default_factory=dict)
     deliveries: list[Held] = field(default_factory=list)
+    seen: dict[Mid, float] = field(default_factory=dict)
+    """Until when ids are not accepted again."""
+    backlogs: dict[str, int] = field(default_factory=dict)
     limits: dict[Group, int | None] = field(default_factory=dict)
+    pauses: set[Selectors] = field(default_factory=set)
     slots: dict[Group, dict[Mid, str]] = field(default_factory=dict)
+    rates: dict[Group, Bucket] = field(default_factory=dict)
+    guarantees: Guarantees = field(default_factory=Guarantees)
     tokens: dict[Mid, str] = field(default_factory=dict)
     totals: Counter[str] = field(default_factory=Counter)
     counted: bool = True
@@ -108,14 +131,37 @@ class State:
         return replace(
             self,
             messages={mid: replace(message) for mid, message in self.messages.items()},
+            seen=dict(self.seen),
+            backlogs=dict(self.backlogs),
             limits=dict(self.limits),
+            pauses=set(self.pauses),
             slots={group: dict(slots) for group, slots in self.slots.items()},
+            rates={group: replace(bucket) for group, bucket in self.rates.items()},
+            guarantees=self.guarantees.fork(),
             tokens=dict(self.tokens),
             totals=Counter(self.totals),
         )
 
+    @property
+    def now_ms(self) -> int:
+        return round(self.now * 1000)
+
     def limit(self, group: Group) -> int | None:
         return self.limits.get(group, self.declared.defaults.get(group[0]))
+
+    def used(self, tenant: str) -> set[Group]:
+        """The shared groups of the tenant's messages; what is dead may never come back."""
+        return shared(group for m in self.of(tenant) if m.state != "dead" for group in m.groups)
+
+    def overbooked(self) -> set[Group]:
+        """Shared groups that have less than those who use them are guaranteed."""
+        groups = set[Group]().union(*self.guarantees.uses.values())
+        return {group for group in groups if self.guarantees.beyond(group, self.limit(group))}
+
+    def too_low(self, group: Group, limit: int | None) -> bool:
+        """Whether a shared group's limit is refused: it makes it worse."""
+        before = self.limit(group)
+        return self.guarantees.beyond(group, limit) and not (before and limit and before <= limit)
 
     def held(self, group: Group) -> int:
         return len(self.slots.get(group, {}))
@@ -131,13 +177,22 @@ class State:
         return sorted(self.of(tenant, "dead"), key=lambda message: message.death)
 
     def admits(self, message: Known) -> bool:
-        """Whether every group has room, the message's own leftover slots not counted."""
-        for group in message.groups:
-            limit = self.limit(group)
-            own = message.mid in self.slots.get(group, {})
-            if limit is not None and self.held(group) - own >= limit:
-                return False
-        return True
+        """Whether every group has room, the message's own leftover slots not counted, and a token."""
+        return not any(self.full_for(message, group) for group in message.groups)
+
+    def full_for(self, message: Known, group: Group) -> bool:
+        """Whether the group keeps the message out; a slot of its own from before is room for it, but no token."""
+        if group in self.rates and self.rates[group].tokens(self.now_ms) <= 0:
+            return True
+        limit = self.limit(group)
+        own = message.mid in self.slots.get(group, {})
+        return limit is not None and self.held(group) - own >= limit
+
+    def paused(self, message: Known) -> bool:
+        of = (message.tenant, message.queue, message.pool)
+        return any(
+            all(one in (None, is_) for one, is_ in zip(given, of, strict=True)) for given in self.pauses
+        )
 
     def has_leftover(self, message: Known) -> bool:
         return any(message.mid in self.slots.get(group, {}) for group in message.groups)
@@ -153,7 +208,7 @@ class State:
         """What a claim could give now: heads with room, and messages of any place over their own leftover."""
         heads = [messages[0] for messages in self.lanes().values()]
         over = [message for message in self.in_state("ready") if self.has_leftover(message)]
-        return [m for m in heads + over if m.pool in pools and self.admits(m)]
+        return [m for m in heads + over if m.pool in pools and self.admits(m) and not self.paused(m)]
 
     def ghosts(self) -> set[tuple[Group, Mid]]:
         """Slots without a lease behind them."""

@@ -1,4 +1,4 @@
-"""Arrivals, claims and settles in any order, with limits of the tenants' own and shared groups over some of them.
+"""Arrivals, claims, settles and new weights in any order, with limits of the tenants' own and shared groups over some.
 
 Each message needs one shared group at most: what is promised to those that need several is less (docs/known-limits.md,
 and test_several_groups.py).
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fairqueue import FairQueue, Lease, Limit, NewMessage
 from fairqueue._engine.keys import US, join, key
 from tests.property.conftest import Stage
-from tests.property.meter import Hunger, Meter, largest_costs
+from tests.property.meter import Hunger, Meter, largest_costs, scaled
 
 TENANTS, GROUPS = "ABCD", ["g", "h", "i"]
 Step = tuple[str, Any]
@@ -65,7 +65,11 @@ def plans(draw: st.DrawFn, crowded: bool = False, most_groups: int = len(GROUPS)
     arrivals = st.lists(st.one_of(kinds), min_size=1, max_size=6).map(lambda drawn: ("arrive", made(drawn)))
     claims = st.integers(1, 8).map(lambda n: ("claim", n))
     settles = st.lists(st.integers(0, 99), min_size=1, max_size=5).map(lambda which: ("settle", which))
-    steps = draw(st.lists(st.one_of(arrivals, claims, claims, settles, settles), min_size=5, max_size=60))
+    what = [arrivals, claims, claims, settles, settles]
+    if draw(st.booleans()):
+        weights = st.sampled_from([0.1, 0.5, 1, 3, 20])
+        what.append(st.tuples(st.sampled_from(tenants), weights).map(lambda weighed: ("weigh", weighed)))
+    steps = draw(st.lists(st.one_of(what), min_size=5, max_size=60))
     return Plan(own, shared, [draw(arrivals), draw(arrivals), *steps])
 
 
@@ -92,13 +96,23 @@ async def waiting_at(queue: FairQueue[Any], group: str) -> set[str]:
 
 
 async def promised_at(queue: FairQueue[Any], group: str) -> Counter[str]:
-    """What the messages cost that slots of a group are promised to, by tenant, as the server counts it."""
+    """What the messages charge that slots of a group are promised to, by tenant, as the server counts it."""
     woken = key(queue._engine.calls.root, "woken", "default", join("group", group))
     promised: Counter[str] = Counter()
     for lane, counted in (await queue._engine.command("HGETALL", woken)).items():
         if b"\x1e" not in lane:  # a further one of a lane, which is counted there
             promised[lane.decode().split(US)[0]] += float(counted.decode().split(US)[1])  # type: ignore[assignment]
     return promised
+
+
+async def batons_at(queue: FairQueue[Any], group: str) -> Counter[str]:
+    """How many slots of a group are promised to each tenant: nobody else can take those."""
+    woken = key(queue._engine.calls.root, "woken", "default", join("group", group))
+    batons: Counter[str] = Counter()
+    for lane, counted in (await queue._engine.command("HGETALL", woken)).items():
+        if b"\x1e" not in lane:
+            batons[lane.decode().split(US)[0]] += int(counted.decode().split(US)[0])
+    return batons
 
 
 NOTHING = dict.fromkeys(TENANTS, 0.0)
@@ -114,6 +128,29 @@ class Look:
 
 
 @dataclass
+class Claimable:
+    """Every pair of tenants while both have claimable work, whatever groups with room that needs: the actual bound.
+
+    Room that is promised to somebody is none for the others.
+
+    Turns are taken in the pool, and at a group while it is full; who has work of both kinds, or at a group that fills and
+    has room again by turns, is under both bounds, which add up (docs/known-limits.md): four times the largest cost.
+    """
+
+    meter: Meter
+    got: dict[str, float] = field(default_factory=lambda: dict(NOTHING))
+    before: tuple[dict[str, float], set[str]] = field(default_factory=lambda: (dict(NOTHING), set()))
+
+    def judged(self, now: set[str], promised: Counter[str]) -> None:
+        """After a step: it made room, or took it, so who had claimable work before and after it had some throughout."""
+        got, then = self.before
+        self.meter.served(
+            {tenant: self.got[tenant] - got[tenant] for tenant in TENANTS}, now & then, promised
+        )
+        self.before = dict(self.got), now
+
+
+@dataclass
 class Play:
     """What waits and runs, and who competes for what: the oracle beside the queue."""
 
@@ -121,16 +158,25 @@ class Play:
     queue: FairQueue[Any]
     waiting: Counter[tuple[str, str | None]] = field(default_factory=Counter)
     running: list[Lease[Any]] = field(default_factory=list)
+    weights: dict[str, float] = field(default_factory=dict)
+    apart: float = 0.0
+    """How far the service of two tenants with claimable work came apart, as a part of what is the bound for it."""
 
     def __post_init__(self) -> None:
-        largest = dict.fromkeys(TENANTS, 0.0) | largest_costs(self.plan.messages())
-        of_all = dict.fromkeys(TENANTS, max(largest.values()))
+        self.measure_anew()
+        self.got = {group: dict.fromkeys(TENANTS, 0.0) for group in self.plan.shared}
+        self.looks = {group: Look() for group in self.plan.shared}
+
+    def measure_anew(self) -> None:
+        """Intervals begin here, by the weights of now."""
+        costs = dict.fromkeys(TENANTS, 0.0) | largest_costs(self.plan.messages())
+        largest = scaled(costs, self.weights)
+        of_all = scaled(dict.fromkeys(TENANTS, max(costs.values())), self.weights)
         self.pool, self.hunger = Meter(largest), Hunger(largest)
         self.groups = {group: Meter(of_all) for group in self.plan.shared}
         # in the pool by its turns until the group is full, then by the group's: the bound of both
-        self.only_group = Meter(dict.fromkeys(TENANTS, 2 * of_all[TENANTS[0]]))
-        self.got = {group: dict.fromkeys(TENANTS, 0.0) for group in self.plan.shared}
-        self.looks = {group: Look() for group in self.plan.shared}
+        both = {tenant: 2 * cost for tenant, cost in of_all.items()}
+        self.only_group, self.anywhere = Meter(both), Claimable(Meter(both))
 
     # --- the oracle --------------------------------------------------------------------------------------------
 
@@ -173,8 +219,10 @@ class Play:
         free = self.free()
         self.waiting[tenant, need] -= 1
         self.running.append(lease)
-        self.pool.served({tenant: cost}, free)
-        self.hunger.served(tenant, cost, free)
+        charged = scaled({tenant: cost}, self.weights)
+        self.pool.served(charged, free)
+        self.hunger.served(tenant, charged[tenant], free)
+        self.anywhere.got[tenant] += charged[tenant]
         if need:
             self.got[need][tenant] += cost
 
@@ -182,25 +230,45 @@ class Play:
         ended = [self.running.pop(index % len(self.running)) for index in which if self.running]
         await self.queue.complete_many(ended)
 
+    async def weigh(self, weighed: tuple[str, float]) -> None:
+        tenant, weight = weighed
+        await self.queue.tenants.set_weight(tenant, weight)
+        if self.weights.get(tenant, 1) != weight:
+            self.weights[tenant] = weight
+            self.measure_anew()
+
     async def judged(self) -> None:
         """After each step: who waited at a group before and after it, and what they were given of it meanwhile."""
+        everywhere: Counter[str] = Counter()
+        kept: dict[str | None, Counter[str]] = {None: Counter()}
         for group, look in self.looks.items():
             promised = await promised_at(self.queue, group)
+            everywhere.update(promised)
+            kept[group] = await batons_at(self.queue, group)
             now = Look(
                 served=dict(self.got[group]),
                 at_group=await waiting_at(self.queue, group),
                 with_work={tenant for tenant in TENANTS if self.waiting[tenant, group]},
             )
-            served = {tenant: now.served[tenant] - look.served[tenant] for tenant in TENANTS}
+            got = {tenant: now.served[tenant] - look.served[tenant] for tenant in TENANTS}
+            served = scaled(got, self.weights)
             # who has a limit of its own waits for that, too: what comes free there and here may not come together
             waiting = (now.at_group & look.at_group) - set(self.plan.own)
             self.groups[group].served(served, waiting, promised)
             if self.plan.alone:
                 self.only_group.served(served, now.with_work & look.with_work, promised)
             self.looks[group] = now
+        # who has a limit of its own waits for that, too, and of what is promised to it another queue may come first
+        competing = {
+            tenant
+            for tenant, need in self.claimable()
+            if self.room(need) > kept[need].total() - kept[need][tenant]
+        }
+        self.anywhere.judged(competing - set(self.plan.own), everywhere)
+        self.apart = max(self.apart, self.anywhere.meter.widest)
 
     async def played(self) -> None:
-        steps = {"arrive": self.arrive, "claim": self.claim, "settle": self.settle}
+        steps = {"arrive": self.arrive, "claim": self.claim, "settle": self.settle, "weigh": self.weigh}
         for what, details in self.plan.steps:
             await steps[what](details)
             await self.judged()
@@ -237,14 +305,18 @@ HANDED_BACK = Plan(
 def test_no_arrival_breaks_the_bound_leaves_work_idle_or_lets_anybody_starve(
     stage: Stage, plan: Plan
 ) -> None:
-    async def play() -> None:
-        limits = [Limit("tenant"), Limit("group", key="group")]
-        async with stage.opened(limits=limits) as queue:
-            for group, limit in plan.shared.items():
-                await queue.limits.set("group", group, limit)
-            for tenant, limit in plan.own.items():
-                await queue.limits.set("tenant", tenant, limit)
-            await Play(plan, queue).played()
-            assert (await queue.audit()).findings == []
+    stage.run(lambda: acted(stage, plan))
 
-    stage.run(play)
+
+async def acted(stage: Stage, plan: Plan) -> Play:
+    """The plan, from its limits to the end."""
+    limits = [Limit("tenant"), Limit("group", key="group")]
+    async with stage.opened(limits=limits) as queue:
+        for group, limit in plan.shared.items():
+            await queue.limits.set("group", group, limit)
+        for tenant, limit in plan.own.items():
+            await queue.limits.set("tenant", tenant, limit)
+        play = Play(plan, queue)
+        await play.played()
+        assert (await queue.audit()).findings == []
+    return play

@@ -13,8 +13,9 @@ from typing import Any
 
 from fairqueue import FairQueue, Lease, SyncFairQueue, SyncLease
 from fairqueue.dead_letters import DeadLetters
+from fairqueue.limits_control import LimitsControl
 from fairqueue.sync_controls import SyncDeadLetters, SyncLimitsControl, SyncTenants
-from fairqueue.tenants import LimitsControl, Tenants
+from fairqueue.tenants import Tenants
 
 _TWINS: dict[type[Any], type[Any]] = {
     SyncFairQueue: FairQueue,

@@ -38,9 +38,9 @@ _READY, _GO = b"ready\n", b"go\n"
 class Server:
     """A server on a TCP port of loopback, with an append-only file unless told otherwise; ``start()`` it first."""
 
-    def __init__(self, **options: str) -> None:
+    def __init__(self, *, port: int | None = None, **options: str) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="fq-server-"))
-        self.port = free_port()
+        self.port = port or free_port()
         self._options = (
             {
                 "port": str(self.port),
@@ -163,7 +163,7 @@ class WorkerProcess:
     """``python -m tests.support.processes``: one worker, whose handler does what each message's payload says.
 
     Payload: ``{"sleep": seconds}`` in the event loop (``"first"`` at the first attempt), ``{"until": path}`` until
-    that file exists (from the second attempt on), ``{"block": seconds}`` without
+    that file exists (looked at when it has slept), ``{"block": seconds}`` without
     giving it up, ``{"exit": code}``, ``{"fail": True}`` at the first attempt. ``queue`` and ``worker`` are options of FairQueue and Worker; limits are given as
     [name, default, key]. ``copies``: as many processes, forked before they do anything; signals go to all.
     ``wrong_clock``: seconds by which its wall clock is wrong (see wrong_clock.py).
@@ -274,7 +274,7 @@ def _handlers(log: Log) -> tuple[Any, Any]:
             if message.attempt == 1 and message.payload.get("fail"):
                 raise RuntimeError("as ordered")
             await asyncio.sleep(_seconds(message))
-            if "until" in message.payload and message.attempt > 1:
+            if "until" in message.payload:
                 await eventually(Path(message.payload["until"]).exists, "the test to let go")
         except asyncio.CancelledError:
             log.write(CANCELLED, message)

@@ -66,6 +66,7 @@ def counted(
     assert_type(stats.totals["completed"], int)
     assert_type(tenant.tenant, str)
     assert_type((limit.limit, limit.held, limit.waiting), tuple[int | None, int | None, int])
+    assert_type(limit.guaranteed, int | None)
     assert_type(limit.free, int | None)
     assert_type(limit.holders, list[tuple[str, str]])
     assert_type((queue.queue, queue.ready), tuple[str, int])

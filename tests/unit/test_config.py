@@ -78,7 +78,7 @@ def test_everything_that_is_given_is_kept() -> None:
         ("reclaim_interval", math.nan),
         ("reconcile_interval", "60"),
         ("scheduler", "fare"),
-        ("scheduler", "drr"),
+        ("scheduler", "ddr"),
         ("shards", 0),
         ("shards", 2),
         ("shards", True),

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import importlib
 import inspect
 import pickle
+import pkgutil
 
 import pytest
 
+import fairqueue
 from fairqueue import errors
 
 CLASSES = [getattr(errors, name) for name in errors.__all__]
@@ -48,3 +51,19 @@ def test_the_text_survives_a_pickle(error: type[Exception]) -> None:
 def test_the_tree_in_the_docstring_has_the_error_and_its_second_base(error: type[Exception]) -> None:
     line = next(line for line in (errors.__doc__ or "").splitlines() if error.__name__ in line)
     assert error not in BUILT_IN or f"({BUILT_IN[error].__name__})" in line
+
+
+def test_no_class_of_an_error_is_private() -> None:
+    """Who catches what they meet has to be able to name it; the demo's are its own."""
+    for module in pkgutil.walk_packages(fairqueue.__path__, "fairqueue."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    raised, found = [errors.FairQueueError], set()
+    while raised:
+        for one in raised.pop().__subclasses__():
+            raised.append(one)
+            found.add(one)
+    known = {
+        one for one in found if one.__module__.startswith("fairqueue.") and ".demo." not in one.__module__
+    }
+    assert known == set(CLASSES) - {errors.FairQueueError}

@@ -103,7 +103,7 @@ def test_the_page_names_what_ran() -> None:
 
 
 def test_a_short_run_is_called_one() -> None:
-    assert "**This is no whole run without a problem:** one in 3; nobody knows." in told(
+    assert "**The last run was not whole, or had problems:** one in 3; nobody knows." in told(
         short=["one in 3", "nobody knows"]
     )
     assert "whole run" not in told(short=[])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,20 @@ def test_a_whole_run_is_one(run: Path) -> None:
     assert (figures["exchanges"]["acts"], figures["exchanges"]["operations"]) == (1, 1)
     assert figures["faults"]["commit"] == "abc1234"
     assert faults_matrix.main() == 0
+
+
+def test_the_last_line_of_the_table_is_the_sum_of_all(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of five kinds of lines, five faults each; the sync form of one exchange is a line of its own."""
+    assert faults_matrix.main() == 0
+    *_, cases, everything = capsys.readouterr().out.splitlines()
+    assert cases == "1 tests of reported cases: 1 passed"
+    assert everything == "faults injected 25, lost 0, wedged 0, run twice without an expired lease 0"
+
+
+def test_a_case_that_failed_fails_the_table(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record.note("cases", **named()["cases"], outcome="failed")
+    assert faults_matrix.main() == 1
+    assert f"{CASE}[1]: failed" in capsys.readouterr().out
 
 
 def test_the_last_line_about_a_thing_counts(run: Path) -> None:
@@ -157,9 +172,27 @@ def test_the_page_is_written_from_a_whole_run_unless_one_asks_for_less(
     assert "tests of cases were not run" in capsys.readouterr().err
     assert not (run / "PAGE").exists()
     assert reliability.main(["--allow-short"]) == 0
-    assert "This is no whole run without a problem" in (run / "PAGE").read_text()
+    assert "The last run was not whole, or had problems" in (run / "PAGE").read_text()
     assert json.loads((run / "FIGURES").read_text())["cases"] == {CASE: {"passed": 1}}
+    capsys.readouterr()
     assert reliability.main(["--check"]) == 0
+    assert "of commit abc1234, which is not known here" in capsys.readouterr().err
+
+
+def test_it_is_said_when_the_engine_is_another_than_the_one_that_was_run() -> None:
+    """The page is of a run, and stays right; who reads it should know."""
+    git = ["git", "-C", str(reliability.ROOT)]
+    head = subprocess.run(
+        [*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    if not head:
+        pytest.skip("no repository: an unpacked source")
+    assert reliability.since({"commit": head}) == ""
+    words = [*git, "log", "-2", "--format=%H", "--", "src"]
+    older = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
+    if len(older) < 2:
+        pytest.skip("a clone without the past")
+    assert "src or tests/faults are not those any more" in reliability.since({"commit": older[1]})
 
 
 def test_a_run_says_what_it_ran() -> None:

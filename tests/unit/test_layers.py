@@ -13,8 +13,33 @@ PACKAGE = ROOT / "src" / "fairqueue"
 # What the commands and the demo may import besides ``fairqueue`` itself: what it is made of, and what users of a
 # command line need on top (processes, signals, the embedded server).
 OPEN = {"__main__", "bench", "cli", "clock", "codec", "config", "dead_letters", "demo", "embedded", "errors"}
-OPEN |= {"exits", "fairness", "generics", "ids", "lease", "lifeline", "limits", "maintenance", "message"}
-OPEN |= {"new_message", "outcomes", "queue", "retry", "runner", "signals", "states", "supervisor", "sync"}
+OPEN |= {
+    "exits",
+    "entitlement",
+    "explanation",
+    "fairness",
+    "fairness_report",
+    "generics",
+    "ids",
+    "lease",
+    "lifeline",
+    "limits",
+    "limits_control",
+    "maintenance",
+    "message",
+}
+OPEN |= {
+    "new_message",
+    "outcomes",
+    "queue",
+    "retry",
+    "runner",
+    "signals",
+    "simulate",
+    "states",
+    "supervisor",
+    "sync",
+}
 OPEN |= {"sync_controls", "sync_lease", "tenants", "testing", "url", "validation", "worker"}
 
 

@@ -51,6 +51,14 @@ def test_a_function_that_raises_refuses_the_message_and_names_the_limit() -> Non
     assert isinstance(e.value.__cause__, KeyError)
 
 
+def test_so_does_one_that_raises_what_is_no_exception() -> None:
+    def key(_: object) -> str:
+        raise BaseExceptionGroup("a panic", [KeyboardInterrupt()])
+
+    with pytest.raises(InvalidMessageError, match=r"^the key function of limit 'org' failed"):
+        resolve_groups([Limit("org", key=key)], message())
+
+
 @pytest.mark.parametrize(
     "fields",
     [

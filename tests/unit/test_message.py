@@ -151,7 +151,7 @@ def test_every_generic_class_can_be_made_with_its_parameter() -> None:
 
 
 def test_states_are_their_words() -> None:
-    assert [str(state) for state in MessageState] == ["delayed", "ready", "in_flight", "dead"]
+    assert [str(state) for state in MessageState] == ["delayed", "ready", "in_flight", "dead", "gone"]
 
 
 # ---------------------------------------------------------------- UUIDv7

@@ -66,17 +66,15 @@ def test_a_script_without_a_contract_is_refused() -> None:
 
 def test_a_type_that_does_not_exist_is_refused() -> None:
     with pytest.raises((ScriptError, KeyError)):
-        assemble("typed", "-- ARGV schema now:float\nreturn 1\n")
+        assemble("typed", "-- ARGV schema now:date\nreturn 1\n")
 
 
 def test_an_include_is_put_in_once_where_it_is_first_asked_for() -> None:
     text = "-- twice: includes.\n-- ARGV schema now:int\n-- @include begin\n-- @include names\n-- @include begin\nreturn 1\n"
     source = assemble("twice", text).source
-    assert source.count("local function tenant_of(mid)") == 1
-    assert source.count("local as_stored = call('HMGET'") == 1
-    assert (
-        source.index("local settings") < source.index("local function tenant_of") < source.index("return 1")
-    )
+    assert source.count("function tenant_of(mid)") == 1
+    assert source.count("as_stored = try('HMGET'") == 1
+    assert source.index("settings = {") < source.index("function tenant_of") < source.index("return 1")
     assert "@include" not in source
 
 
@@ -120,7 +118,7 @@ def test_every_script_says_what_it_does_and_what_it_needs(script: Script) -> Non
 @each
 def test_every_script_may_run_when_memory_is_full_but_those_that_add_data(script: Script) -> None:
     """A claim must run, or nothing could be settled and the backlog never drains."""
-    adds = {"enqueue", "redrive", "set_limit", "configure"}
+    adds = {"enqueue", "redrive", "set_limit", "set_rate", "set_backlog", "set_weight", "pause", "configure"}
     assert ("allow-oom" in script.source.partition("\n")[0]) is (script.name not in adds)
 
 

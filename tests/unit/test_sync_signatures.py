@@ -9,8 +9,9 @@ import pytest
 
 from fairqueue import FairQueue, Lease, SyncFairQueue, SyncLease
 from fairqueue.dead_letters import DeadLetters
+from fairqueue.limits_control import LimitsControl
 from fairqueue.sync_controls import SyncDeadLetters, SyncLimitsControl, SyncTenants
-from fairqueue.tenants import LimitsControl, Tenants
+from fairqueue.tenants import Tenants
 
 TWINS = [
     (FairQueue, SyncFairQueue),

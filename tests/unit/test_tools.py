@@ -42,7 +42,7 @@ def test_a_budget_ends_the_command_and_what_it_started(tmp_path: Path) -> None:
     done = budget(5, sys.executable, "-c", code)
     assert done.returncode == 124
     assert "make it: over its budget of 5 s" in done.stderr
-    assert "make IT_BUDGET=15" in done.stderr
+    assert "make it IT_BUDGET=15" in done.stderr
     started = [int(pid) for pid in pids.read_text().split()]
     assert len(started) == 2
     eventually_sync(lambda: not any(map(runs, started)), "the command and its child to be gone")

@@ -8,6 +8,7 @@ import functools
 import logging
 import sys
 import threading
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from fairqueue import (
 )
 from fairqueue.testing import ManualClock, faults
 from tests.conftest import MakeQueue
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, eventually_sync
 from tests.worker.running import all_done, running
 
 KINDS = ["async function", "plain function", "async object", "plain object", "partial", "returns a coroutine"]
@@ -352,6 +353,67 @@ async def test_threads_are_used_again(make_queue: MakeQueue) -> None:
     async with running(queue, lambda _: threads.add(threading.get_ident()), concurrency=3):
         await all_done(queue)
     assert len(threads) <= 3
+
+
+class ThreadLimit:
+    """The system has no more than so many threads for handlers."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+        self.most, self.refused, self._started = most, 0, 0
+        self._start = threading.Thread.start
+        limit = self
+
+        def start(thread: threading.Thread) -> None:  # a function, or it would not be bound to the thread
+            limit.start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", start)
+
+    def start(self, thread: threading.Thread) -> None:
+        if thread.name == "fairqueue-handler":
+            if self._started >= self.most:
+                self.refused += 1
+                raise RuntimeError("can't start new thread")
+            self._started += 1
+        self._start(thread)
+
+
+async def test_short_of_threads_messages_wait_for_one_and_none_fails(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = await make_queue(retry=RetryPolicy.fixed(0, max_attempts=1))
+    limit = ThreadLimit(monkeypatch, 2)
+    ran: Counter[int] = Counter()
+
+    def work(message: Message[Any]) -> None:
+        eventually_sync(lambda: limit.refused > 0, "the limit to be met")
+        ran[message.payload] += 1
+
+    await queue.enqueue_many([NewMessage(n, tenant="a") for n in range(20)])
+    async with running(queue, work, concurrency=5, handler_timeout=30):
+        await all_done(queue)
+    assert ran == Counter(range(20))
+    totals = (await queue.stats()).totals
+    assert (totals.completed, totals.failed, totals.dead_lettered) == (20, 0, 0)
+
+
+async def test_without_any_thread_messages_are_given_back_and_none_fails(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = await make_queue(clock=None, retry=RetryPolicy.fixed(0, max_attempts=1))
+    limit = ThreadLimit(monkeypatch, 0)
+    attempts: list[int] = []
+
+    async def released() -> int:
+        return (await queue.stats()).totals.released
+
+    await queue.enqueue(1, tenant="a")
+    async with running(queue, lambda message: attempts.append(message.attempt)):
+        await eventually(released, "it to be given back")
+        limit.most = 1
+        await all_done(queue)
+    assert attempts == [1]
+    totals = (await queue.stats()).totals
+    assert (totals.completed, totals.failed, totals.dead_lettered) == (1, 0, 0)
 
 
 async def test_an_undecodable_payload_goes_to_the_dead_letters_and_the_others_run(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from fairqueue import Lease, Limit, Message, NewMessage, RetryPolicy, current_lease
+from fairqueue.lease_keeper import LeaseKeeper
 from fairqueue.testing import ManualClock
 from tests.conftest import MakeQueue
 from tests.support.fixtures import StartWorker
@@ -119,6 +120,60 @@ async def test_fifty_handlers_are_kept_through_lost_extends(make_queue: MakeQueu
     assert reclaimed == []
     assert starts == [1] * 50
     assert (await queue.stats()).totals.completed == 50
+
+
+async def test_leases_are_kept_where_no_further_thread_can_be_started(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container at its limit of processes."""
+    queue = await make_queue(**SHORT)
+    starts: list[int] = []
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def handle(message: Message[Any]) -> None:
+        starts.append(message.attempt)
+        if len(starts) > 1:
+            return
+        lease = current_lease()
+        enough = lease.deadline + timedelta(seconds=2)  # four times as long as it would have lasted
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            await eventually(
+                lambda: lease.deadline > enough or lease.lost.is_set(), "it to be extended, or lost"
+            )
+
+    async with running(queue, handle):
+        await queue.enqueue(1, tenant="a")
+        await eventually(lambda: starts, "the handler to start")
+        await all_done(queue)
+    assert starts == [1]
+
+
+async def test_what_goes_wrong_with_one_lease_does_not_end_the_keeping_of_others(
+    make_queue: MakeQueue,
+) -> None:
+    queue = await make_queue(**ALONE)
+    other = await make_queue(clock=None)
+    await queue.enqueue_many([NewMessage(n, tenant="a", id=f"m{n}") for n in range(2)])
+    gone, kept = await queue.claim(2)
+    await expire(other, "a", gone.message.id)
+    keeper = LeaseKeeper(queue._engine, 500)
+
+    def fail() -> None:
+        raise RuntimeError("the event loop has just closed")
+
+    keeper.keep(gone, fail)
+    keeper.keep(kept, lambda: None)
+    keeper.start()
+    try:
+        await eventually(gone.lost.is_set, "the loss to be told")
+        enough = kept.deadline + timedelta(seconds=2)
+        await eventually(lambda: kept.deadline > enough, "the other to be extended")
+    finally:
+        keeper.stop()
+    await kept.complete()
 
 
 async def test_an_extend_goes_to_the_full_visibility_timeout(

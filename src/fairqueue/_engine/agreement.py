@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from fairqueue.config import Options
-from fairqueue.errors import QueueFullError, SettingsChangedError
+from fairqueue.errors import DamagedKeyError, QueueFullError, SettingsChangedError
 from fairqueue.retry import RetryPolicy
 
 from .calls import DECLARABLE, Calls, Settings
@@ -108,9 +108,12 @@ class Agreement:
             self._follow(stored)
 
     async def _stored(self, patience: float | None = None) -> dict[str, str]:
-        fields = await self._connection.command(
-            "HGETALL", key(self._calls.root, "settings"), patience=patience
-        )
+        try:
+            fields = await self._connection.command(
+                "HGETALL", key(self._calls.root, "settings"), patience=patience
+            )
+        except DamagedKeyError:  # whoever declares or restores them next removes what is there
+            return {}
         return {text(name): text(value) for name, value in fields.items()}
 
     def _follow(self, stored: Mapping[str, str]) -> None:

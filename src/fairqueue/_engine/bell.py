@@ -47,6 +47,7 @@ class Bell:
         self._connect, self._give_back, self._lost = connect, give_back, lost
         self._waiters: list[asyncio.Future[None]] = []
         self._listener: asyncio.Task[None] | None = None
+        self._client: Redis | None = None  # the listener's, until it is closed
 
     async def wait(self, seconds: float) -> None:
         """Returns when the bell rang for this waiter or the time has passed, whichever is first."""
@@ -80,11 +81,11 @@ class Bell:
 
     async def _listen(self) -> None:
         try:
-            client = await self._connect(_READ_TIMEOUT)
+            self._client = await self._connect(_READ_TIMEOUT)
             try:
-                await self._ring_on(client)
+                await self._ring_on(self._client)
             finally:
-                await client.aclose()
+                await self._hang_up()
         except Exception as error:  # noqa: BLE001 - whatever redis-py raises on a lost connection
             self._lost(error)
             # The waiters' own timers go on, and their claims meet and survive the same trouble.
@@ -104,6 +105,12 @@ class Bell:
             # goes on for a moment after the last waiter: the next claim will probably wait again
             wanted = popped or bool(self._waiters)
 
+    async def _hang_up(self) -> None:
+        """Closes the connection, or what a cancelled close has left open of it."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
     async def _pop(self, client: Redis) -> bool:
         popped = await client.blpop(self._keys, timeout=BLOCK_SECONDS)
         return popped is not None
@@ -118,5 +125,7 @@ class Bell:
             await asyncio.wait([listener], timeout=0.1)
         if not listener.cancelled():
             listener.exception()  # seen; there is nothing left to do about it
+        with contextlib.suppress(Exception):
+            await self._hang_up()  # on a busy machine the second cancel may have met it at this
         with contextlib.suppress(Exception):
             await self._give_back(self._pools)

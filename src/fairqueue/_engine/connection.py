@@ -14,10 +14,9 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fairqueue.errors import QueueUnavailableError
+from fairqueue.errors import DamagedKeyError, QueueUnavailableError
 
 from .calls import Call
-from .replies import WrongTypeError
 from .script import load_all
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ class Connection:
         """Sends one plain read of an index; one that holds another type is ``empty``, as it is for a script that reads it."""
         try:
             return await self.command(*args)
-        except WrongTypeError:
+        except DamagedKeyError:
             return empty
 
     async def evaluate(self, call: Call[T]) -> T:
@@ -280,6 +279,8 @@ class Connection:
             await asyncio.wait(self._exchanges, timeout=wait)
         for task in self._exchanges:
             task.cancel()
+        if self._exchanges:  # or one that is just connecting may end up with a connection that nobody closes
+            await asyncio.wait(self._exchanges, timeout=wait)
         if self._redis is not None:
             await self._redis.aclose()
             self._redis = None

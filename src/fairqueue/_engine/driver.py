@@ -15,13 +15,13 @@ from redis.backoff import NoBackoff
 
 from fairqueue.errors import (
     ConfigurationError,
+    DamagedKeyError,
     FairQueueError,
     QueueFullError,
     QueueUnavailableError,
     SettingsChangedError,
 )
 
-from .replies import WrongTypeError
 from .settings import other_schema
 
 SOCKET_TIMEOUT = 5.0  # longer than any script, shorter than a user's patience with a dead connection
@@ -117,8 +117,16 @@ def translated(error: Exception) -> Exception:
         )
     if is_passing(error):
         return QueueUnavailableError(f"the server cannot be used: {text or type(error).__name__}")
-    kind = WrongTypeError if text.startswith("WRONGTYPE") else FairQueueError
-    return kind(f"the server refused a command: {text}")
+    return _refused(text)
+
+
+def _refused(text: str) -> FairQueueError:
+    if not text.startswith("WRONGTYPE"):
+        return FairQueueError(f"the server refused a command: {text}")
+    return DamagedKeyError(
+        "expected a key of this namespace to hold what fairqueue wrote, but it holds another type "
+        f"(fairqueue doctor names it, with --fix it mends what can be told from the messages): {text}"
+    )
 
 
 async def drop_idle(client: Redis) -> None:

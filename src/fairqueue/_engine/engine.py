@@ -75,7 +75,13 @@ class Engine:
 
     @property
     def limits(self) -> tuple[Limit, ...]:
-        """The limits in force, as far as this client knows."""
+        """The limits in force, as far as this client knows.
+
+        Raises:
+            ConfigurationError: they were damaged.
+        """
+        if self.settings.damage:
+            raise ConfigurationError(self.settings.damage)
         return self.settings.limits
 
     @property

@@ -17,7 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 US = "\x1f"
-SCHEMA = "1"
+RS = "\x1e"  # between the selectors of a pause
+SCHEMA = "2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,13 @@ class Key:
 
 KEYS: dict[str, Key] = {
     "settings": Key(
-        "hash", "schema, scheduler, limit declarations, retry defaults, revision, last change", "configure"
+        "hash",
+        "schema, scheduler, quantum, limit declarations, retry defaults, revision, last change",
+        "configure",
     ),
     "counters": Key(
         "hash",
-        "seq (order of acceptance), claims (for tokens), dead (order of death), doubts (marks)",
+        "seq (order of acceptance), claims (for tokens), dead (order of death)",
         "enqueue, claim, settle, redrive",
     ),
     "head": Key("hash", "mid -> packed header: the one truth about where a message is", "every transition"),
@@ -48,11 +51,52 @@ KEYS: dict[str, Key] = {
     ),
     "deadlines": Key("zset", "mid by the instant its lease expires", "claim, extend, settle, reclaim"),
     "delayed": Key("zset", "mid by due time", "enqueue, settle, promote"),
+    "delayed_names": Key(
+        "zset",
+        "the mids in `delayed`, each with score 0, so in the order of tenants",
+        "enqueue, settle, promote",
+    ),
+    "expiring": Key(
+        "zset",
+        "mid by the instant by which it must have been started, while it waits for that",
+        "enqueue, claim, settle, promote, reclaim",
+    ),
     "notes": Key("hash", "mid -> reason, instant and text of the last error", "settle, reclaim"),
     "limits": Key(
         "hash",
         "group -> limit, or limit name -> declared default; 'none' is unlimited",
         "set_limit, configure",
+    ),
+    "pauses": Key(
+        "hash",
+        "tenant RS queue RS pool (0x1e; '' is any) -> since when, by whom, why",
+        "pause, resume",
+    ),
+    "weights": Key("hash", "tenant -> weight, of those that are not 1", "set_weight"),
+    "backlogs": Key("hash", "tenant -> how many of its messages may wait", "set_backlog"),
+    "rates": Key("hash", "group -> n, per (ms), burst: so many deliveries in that time", "set_rate"),
+    "arrivals": Key(
+        "hash",
+        "group -> instant at which all tokens of its rate are there again: ms, and n-ths of one",
+        "claim, settle, set_rate",
+    ),
+    "rated": Key(
+        "zset", "groups at which somebody waits for a token, by the instant it comes", "claim, wake, set_rate"
+    ),
+    "guarantees": Key(
+        "hash", "tenant -> slots it is guaranteed; 0 while its first are being set", "set_limit, find_uses"
+    ),
+    "uses": Key(
+        "zset",
+        "shared groups of the messages of a tenant with a guarantee, by the instant until which that counts; '' when all are known",
+        "enqueue, redrive, set_limit, find_uses",
+        of="tenant",
+    ),
+    "users": Key(
+        "zset",
+        "tenants with a guarantee that use a shared group, by the same instants; expires with the last",
+        "enqueue, redrive, find_uses",
+        of="group",
     ),
     "groups": Key("set", "groups with slots or waiters: what reconcile visits", "claim, settle"),
     "dirty": Key(
@@ -72,7 +116,7 @@ KEYS: dict[str, Key] = {
     "pools": Key("set", "pools with claimable or waiting work", "enqueue, claim"),
     "doubtful": Key(
         "set",
-        "tenant US number: a mark of each script at work on its dead letters; what stays is of one that was cut",
+        "tenant US instant: a mark of each script at work on its dead letters; what stays is of one that was cut",
         "settle, reclaim, redrive, purge, reconcile",
     ),
     "dead_tenants": Key("set", "tenants with dead letters", "settle, reclaim, redrive, purge"),
@@ -84,8 +128,20 @@ KEYS: dict[str, Key] = {
     "ring": Key(
         "zset", "who takes turns in a scope, by the tag of the next turn", "enqueue, claim, wake", of="scope"
     ),
+    "below": Key(
+        "zset",
+        "who of a ring may hold less than its guarantee, and goes first; by the same tags",
+        "enqueue, claim, settle, reclaim, reconcile, set_limit",
+        of="scope",
+    ),
     "tags": Key(
         "zset", "tags still ahead of virtual time of those who left a scope", "claim, wake", of="scope"
+    ),
+    "deficits": Key(
+        "zset",
+        'by "drr": what tenants that take turns may be served before they wait for another round',
+        "claim, settle, set_weight",
+        of="pool",
     ),
     "waiting": Key(
         "zset",
@@ -113,30 +169,44 @@ KEYS: dict[str, Key] = {
     "call": Key(
         "string",
         "last call of a client's stream, for replay, and to tell one that arrives late; expires",
-        "enqueue, claim, settle, redrive, purge, set_limit, configure, reclaim, reconcile",
+        "enqueue, claim, settle, redrive, purge, set_limit, set_rate, configure, reclaim, reconcile",
         of="session US stream",
+    ),
+    "seen": Key(
+        "string",
+        "until when this id is not accepted again (dedupe_for); expires",
+        "enqueue",
+        of="tenant US id",
+    ),
+    "service": Key(
+        "hash",
+        "pool US tenant -> what it was served in a minute, and its waits; the last 64 minutes, then it expires",
+        "claim, settle",
+        of="minute modulo 64",
     ),
     "bell": Key("list", "at most one token: somebody idle should claim", "enqueue, wake, claim", of="pool"),
     "lock": Key("string", "who runs a maintenance duty; expires", "maintenance", of="duty"),
 }
 
-# What may be left when all work is done: settings and counters stay until reset, lanes that were broken by hand until
-# reconcile has looked at them again; the rest expires or is bounded.
+# What may be left when all work is done: settings (a rate with the tokens taken from it) and counters stay until reset,
+# lanes that were broken by hand until reconcile has looked at them again; the rest expires or is bounded.
 REMAINS = frozenset({
-    "settings", "counters", "limits", "totals", "stopped", "workers", "worker_info", "served", "call", "bell", "lock",
+    "settings", "counters", "limits", "guarantees", "uses", "users", "pauses", "weights", "backlogs", "rates", "arrivals", "totals", "stopped", "workers",
+    "worker_info", "served", "seen", "service", "call", "bell", "lock",
 })  # fmt: skip
 
 
 # What nothing else can tell again: messages, their payloads, their order, and what operators set. The doctor names these
 # when they hold another type, and leaves them to a human.
-IRREPLACEABLE = frozenset({"head", "body", "counters", "limits"})
+IRREPLACEABLE = frozenset({"head", "body", "counters", "limits", "pauses", "weights", "backlogs", "rates"})
 
 
-# Indexes, counters and locks: a script that meets one holding another type removes it and goes on, for everybody but who was
-# in it; reconcile writes it again from the messages.
+# Indexes, records of leases, counters and locks: a script that meets one holding another type removes it and goes on, for
+# everybody but who was in it; reconcile writes it again from the messages.
 INDEXES = (
-    "ring", "tags", "waiting", "parked", "blocked", "woken", "waiters", "pools", "groups", "vtime", "stopped",
+    "leases", "deadlines", "delayed", "delayed_names", "expiring", "ring", "below", "tags", "deficits", "waiting", "parked", "blocked", "woken", "waiters", "pools", "groups", "vtime", "stopped",
     "dead_tenants", "doubtful", "tenant", "present", "totals", "bell", "notes", "lock", "dirty", "workers", "worker_info",
+    "rated", "arrivals", "uses", "users",
 )  # fmt: skip
 
 

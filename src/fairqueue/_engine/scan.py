@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
+from fairqueue.errors import DamagedKeyError
+
 from .keys import INDEXES
-from .replies import WrongTypeError
 
 _PAGE = 200
 
@@ -52,7 +53,7 @@ async def scan(engine: Runs, command: str, key: str | None, match: str | None = 
     while True:
         try:
             cursor, page = await scan_page(engine, command, key, cursor, match)
-        except WrongTypeError:
+        except DamagedKeyError:
             if key and key.rpartition(":")[2] in INDEXES:
                 return
             raise

@@ -7,7 +7,7 @@ A script file starts with a contract in comments::
     -- ROWS mid token action
     -- FLAGS allow-oom
 
-``ARGV`` names (and types) the fixed arguments: each becomes a Lua local. ``ROWS`` names the columns of a
+``ARGV`` (one line or several) names (and types) the fixed arguments: each becomes a Lua local. ``ROWS`` names the columns of a
 repeated tail: ``ROWS_AT`` is the index of its first value and ``ROW`` the number of columns. ``KEYS[1]`` is
 always the prefix of the namespace, from which the table ``k`` of all key names is built (see keys.py).
 ``-- @include name`` is replaced by ``includes/name.lua``, once a script. An include with a line ``-- SHARES a b`` keeps
@@ -28,7 +28,7 @@ _CONTRACT = re.compile(r"^-- (ARGV|ROWS|FLAGS)(?: (.*))?$", re.MULTILINE)
 _INCLUDE = re.compile(r"^-- @include (\w+)$", re.MULTILINE)
 _SHARES = re.compile(r"^-- SHARES (.*)$", re.MULTILINE)
 _LOCAL = re.compile(r"^local (?:function (\w+)|([\w, ]+?)( = |$))", re.MULTILINE)
-_TYPES = {"": "{}", "int": "tonumber({})"}
+_TYPES = {"": "{}", "int": "tonumber({})", "float": "tonumber({})"}
 
 Argument = str | bytes | int | float
 
@@ -64,7 +64,9 @@ def _read(path: str) -> str:
 
 
 def _contract(name: str, text: str) -> dict[str, list[str]]:
-    found = {word: (rest or "").split() for word, rest in _CONTRACT.findall(text)}
+    found: dict[str, list[str]] = {}
+    for word, rest in _CONTRACT.findall(text):
+        found.setdefault(word, []).extend((rest or "").split())
     if "ARGV" not in found:
         raise ScriptError(f"{name}: no '-- ARGV' line")
     return found

@@ -16,12 +16,19 @@ import click
 
 from fairqueue import __version__
 from fairqueue.cli.bench import bench
+from fairqueue.cli.control import cancel, pause, purge, resume
 from fairqueue.cli.demo import demo
 from fairqueue.cli.doctor import doctor
 from fairqueue.cli.enqueue import enqueue
+from fairqueue.cli.explain import explain
+from fairqueue.cli.fairness import fairness
+from fairqueue.cli.limits import limits
 from fairqueue.cli.maintain import maintain
+from fairqueue.cli.output import visible
 from fairqueue.cli.server import server
+from fairqueue.cli.simulate import simulate
 from fairqueue.cli.stats import stats
+from fairqueue.cli.tenants import tenants
 from fairqueue.cli.worker import worker
 from fairqueue.errors import ConfigurationError, FairQueueError, InvalidMessageError, PayloadTooLargeError
 
@@ -44,7 +51,9 @@ def fairqueue() -> None:
     """
 
 
-for _command in (demo, worker, enqueue, stats, doctor, maintain, bench, server):
+_WORK = (demo, worker, enqueue, stats, explain, fairness, doctor, maintain, bench, server, simulate)
+_CONTROL = (limits, tenants, pause, resume, cancel, purge)
+for _command in (*_WORK, *_CONTROL):
     fairqueue.add_command(_command)
 
 
@@ -104,5 +113,5 @@ def _behind_a_command(option: str) -> str | None:
 
 def _complain(text: str, status: int) -> int:
     one_line = " ".join(text.split())
-    sys.stderr.write(f"fairqueue: {one_line}\n")
+    sys.stderr.write(f"fairqueue: {visible(one_line)}\n")
     return status

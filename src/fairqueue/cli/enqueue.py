@@ -35,6 +35,9 @@ FIELDS: Final = (
     "pool",
     "priority",
     "cost",
+    "expires",
+    "on_expiry",
+    "dedupe_for",
 )
 """What a line may have; ``payload`` it must."""
 
@@ -53,6 +56,11 @@ _LONGEST_EXAMPLE = 40
 @click.option("--priority", type=int, metavar="N", help="-100 to 100, higher first inside one queue.")
 @click.option("--cost", type=float, metavar="X", help="0.001 to 1000, charged to the tenant's share.")
 @click.option("--pool", metavar="POOL", help='Which workers may claim it; "default" unless given.')
+@click.option("--expires", metavar="WHEN", help="Not started by then, never: seconds from now, or ISO 8601.")
+@click.option("--on-expiry", type=click.Choice(["dead", "drop"]), help='"dead" unless given: a dead letter.')
+@click.option(
+    "--dedupe-for", type=float, metavar="SECONDS", help="So long the id is not accepted again, even if gone."
+)
 @click.option("--max-attempts", type=int, metavar="N", help="Instead of the retry policy's.")
 @click.option("--metadata", metavar="JSON", help="A JSON object, for limits and handlers.")
 @common
@@ -60,7 +68,7 @@ def enqueue(common: Common, payload: str, **options: Any) -> None:
     """Store one message whose payload is PAYLOAD, as JSON.
 
     With - for PAYLOAD, messages are read from standard input: one JSON object a line, with the fields payload, tenant,
-    queue, id, delay, at, metadata, max_attempts, pool, priority, cost. The options are what a line does not say. One
+    queue, id, delay, at, metadata, max_attempts, pool, priority, cost, expires, on_expiry, dedupe_for. The options are what a line does not say. One
     bad line: none of them is stored.
     """
     given = {name: value for name, value in options.items() if value is not None}
@@ -69,7 +77,9 @@ def enqueue(common: Common, payload: str, **options: Any) -> None:
     if "at" in given:
         if "delay" in given:
             raise InvalidMessageError("expected --delay or --at, got both")
-        given["at"] = _instant(given["at"])
+        given["at"] = _instant("at", given["at"])
+    if "expires" in given:
+        given["expires"] = _when(given["expires"])
     many = payload == _LINES
     if many and "id" in given:
         raise InvalidMessageError("expected an id in each line, got --id for all of them")
@@ -135,7 +145,9 @@ def _message(number: int | None, fields: dict[str, Any]) -> NewMessage[Any]:
         if "tenant" not in fields:
             raise InvalidMessageError("expected a tenant, got none (--tenant TENANT)")
         if "at" in fields and not isinstance(fields["at"], datetime):
-            fields = fields | {"at": _instant(fields["at"])}
+            fields = fields | {"at": _instant("at", fields["at"])}
+        if isinstance(fields.get("expires"), str):
+            fields = fields | {"expires": _instant("expires", fields["expires"])}
         return NewMessage(**fields)
     except InvalidMessageError as error:
         if number is None:
@@ -143,7 +155,15 @@ def _message(number: int | None, fields: dict[str, Any]) -> NewMessage[Any]:
         raise _bad_line(number, str(error)) from error
 
 
-def _instant(value: object) -> datetime:
+def _when(text: str) -> float | datetime:
+    """Seconds, or an instant."""
+    try:
+        return float(text)
+    except ValueError:
+        return _instant("expires", text)
+
+
+def _instant(name: str, value: object) -> datetime:
     """An ISO 8601 text with a zone as an instant: what a line can say, not what Python calls it."""
     try:
         found = datetime.fromisoformat(value) if isinstance(value, str) else None
@@ -151,7 +171,7 @@ def _instant(value: object) -> datetime:
         found = None
     if found is None or found.utcoffset() is None:
         raise expected(
-            "at",
+            name,
             "an ISO 8601 time with its zone, such as '2030-01-31T12:00:00+00:00'",
             value,
             error=InvalidMessageError,

@@ -6,7 +6,9 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
+
+_ANY_WIDTH: Final = 10_000
 
 
 def print_json(value: Any) -> None:
@@ -23,9 +25,18 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
+def visible(text: str) -> str:
+    """The text on one line, with what does not print as an escape.
+
+    Errors, reasons and ids come from outside: on a terminal their control characters would clear the screen, hide a
+    line, or make one that nobody wrote.
+    """
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
 def print_line(text: str) -> None:
     """One plain line, at once: somebody may wait for it."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(visible(text) + "\n")
     sys.stdout.flush()
 
 
@@ -48,7 +59,7 @@ def print_rows(
 
 
 def _on_one_line(cell: str) -> str:
-    return " ".join(cell.split())
+    return visible(" ".join(cell.split()))
 
 
 def _print_table(
@@ -59,13 +70,15 @@ def _print_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for column in columns:
         last = numbers and column == columns[-1]
         table.add_column(column, justify="right" if last else "left", overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))  # Text: a tenant may be called "[bold]"
+        table.add_row(*(Text(visible(cell)) for cell in row))  # Text: a tenant may be called "[bold]"
     console = Console()
+    if console.measure(table, options=console.options.update(max_width=_ANY_WIDTH)).maximum > console.width:
+        table.padding = 0  # headings that break in words cannot be read
     if title:
-        console.print(Text(title))
+        console.print(Text(visible(title)))
     console.print(table)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 
 import click
 
 from fairqueue import embedded
+from fairqueue.cli.logs import log_to_stderr
 from fairqueue.cli.options import Common, common
 from fairqueue.cli.output import print_json, print_line
-from fairqueue.errors import ConfigurationError
+from fairqueue.errors import ConfigurationError, FairQueueError
 from fairqueue.signals import stop_signals
 
 LOOK_SECONDS = 1.0
+
+_log = logging.getLogger("fairqueue")
 
 
 @click.command()
@@ -31,6 +35,7 @@ def server(common: Common) -> None:
     url = common.address
     if url.scheme != "embedded":
         raise ConfigurationError(f"expected --url to be embedded:// with the path of a directory, got {url}")
+    log_to_stderr("warning", as_json=common.json)
     asyncio.run(_serve(common, url.path))
 
 
@@ -47,9 +52,17 @@ async def _serve(common: Common, path: object) -> None:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), LOOK_SECONDS)
                     break
-                await asyncio.to_thread(held.ensure)
+                await _look_after(held)
         finally:
             await asyncio.to_thread(held.close)
+
+
+async def _look_after(held: embedded.EmbeddedServer) -> None:
+    """One that cannot be started again just now, on a full disk say, can be a little later: this is there for that."""
+    try:
+        await asyncio.to_thread(held.ensure)
+    except FairQueueError as error:
+        _log.error("the server is away and could not be started, trying again: %s", error)
 
 
 def _tell(common: Common, held: embedded.EmbeddedServer) -> None:

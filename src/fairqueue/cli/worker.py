@@ -23,7 +23,7 @@ from fairqueue.runner import WorkerSettings, run_worker
 from fairqueue.supervisor import Supervisor
 from fairqueue.url import resolved_url
 from fairqueue.validation import identifier, integer
-from fairqueue.worker import Worker
+from fairqueue.worker import Charge, Worker
 
 _log = logging.getLogger("fairqueue")
 MOST_PROCESSES = 1024
@@ -42,11 +42,14 @@ class _Order:
     reclaim_interval: float
     reconcile_interval: float
     worker_name: str | None
+    charge: Charge
     log_level: str
 
     def settings(self) -> WorkerSettings:
         pools = tuple(pool.strip() for pool in self.pools.split(","))
-        return WorkerSettings(self.concurrency, pools, self.handler_timeout, self.grace, self.worker_name)
+        return WorkerSettings(
+            self.concurrency, pools, self.handler_timeout, self.grace, self.worker_name, self.charge
+        )
 
     def child(self, common: Common, number: int) -> list[str]:
         """The command of one child. The URL goes by the environment: a command line is there for all to read."""
@@ -59,6 +62,7 @@ class _Order:
             "reclaim-interval": self.reclaim_interval,
             "reconcile-interval": self.reconcile_interval,
             "worker-name": self.worker_name and f"{self.worker_name}-{number}",
+            "charge": self.charge,
             "log-level": self.log_level,
             "name": common.namespace,
         }
@@ -95,6 +99,13 @@ class _Order:
 )
 @maintenance_options
 @click.option("--worker-name", metavar="TEXT", help="In lists of workers; drawn unless given.")
+@click.option(
+    "--charge",
+    default="cost",
+    show_default=True,
+    metavar="cost|time",
+    help="What a delivery charges its tenant: the message's cost, or the seconds it took.",
+)
 @log_option
 @click.option("--lifeline", type=int, hidden=True)
 @common
@@ -124,6 +135,7 @@ def _check(common: Common, order: _Order) -> None:
         settings.pools,
         settings.handler_timeout,
         settings.grace,
+        charge=settings.charge,
     )
 
 

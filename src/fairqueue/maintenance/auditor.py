@@ -6,13 +6,14 @@ reports was true at one instant: no finding is a mere suspicion.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
 from fairqueue._engine.engine import Engine
 from fairqueue._engine.keys import IRREPLACEABLE, KEYS, REMAINS, US, key
 from fairqueue._engine.replies import text
 from fairqueue._engine.scan import escaped, scan
+from fairqueue._engine.settings import damaged
 
 from .reclaimer import reclaim
 from .reconciler import reconcile
@@ -62,9 +63,13 @@ async def audit(engine: Engine, fix: bool = False) -> AuditReport:
     report = AuditReport(fixed=fix)
     if not await _check_types(engine, report, fix):
         return report
-    for what in ("numbers", "heads", "leases", "orphans"):
+    declared = await _check_settings(engine, report, fix)
+    await _walk(engine, report, "numbers", fix, "" if declared else "undeclared")
+    for what in ("heads", "leases", "orphans"):
         await _walk(engine, report, what, fix)
     root = engine.calls.root
+    async for tenant in scan(engine, "HSCAN", key(root, "guarantees")):
+        await _walk(engine, report, "uses", fix, text(tenant))
     async for group in scan(engine, "SSCAN", key(root, "groups")):
         await _walk(engine, report, "group", fix, text(group))
     async for pool in scan(engine, "SSCAN", key(root, "pools")):
@@ -84,11 +89,11 @@ async def audit(engine: Engine, fix: bool = False) -> AuditReport:
 
 # What suffers when a fixed key holds another type: the check that the entries in it are judged by.
 _CHECKED_BY = {
-    "KEEP": ("head", "body", "delayed", "dead_tenants", "doubtful"),
+    "KEEP": ("head", "body", "delayed", "delayed_names", "dead_tenants", "doubtful"),
     "OWNER": ("leases", "deadlines"),
-    "SLOTS": ("limits", "groups", "dirty"),
-    "MOVES": ("settings", "counters", "stopped", "vtime", "pools"),
-    "CLEAN": ("notes", "present", "totals", "workers", "worker_info", "served"),
+    "SLOTS": ("limits", "guarantees", "rates", "arrivals", "pauses", "groups", "dirty"),
+    "MOVES": ("settings", "counters", "stopped", "vtime", "pools", "weights", "expiring", "rated"),
+    "CLEAN": ("notes", "present", "totals", "workers", "worker_info", "served", "backlogs"),
 }
 _CHECK_OF = {kind: check for check, kinds in _CHECKED_BY.items() for kind in kinds}
 
@@ -101,6 +106,29 @@ async def _check_types(engine: Engine, report: AuditReport, fix: bool) -> bool:
     for kind, evidence in found:
         report.add(_CHECK_OF[kind], kind, evidence)
     return not found or (fix and not IRREPLACEABLE.intersection(kind for kind, _ in found))
+
+
+async def _check_settings(engine: Engine, report: AuditReport, fix: bool) -> bool:
+    """Fields that cannot be read, and a lock that never expires; whether the declared limits can be read."""
+    root = engine.calls.root
+    stored = _texts(await engine.read("HGETALL", key(root, "settings"), empty={}))
+    own = _texts(await engine.command("HGETALL", key(root, "limits")))
+    found = damaged(stored, {name: limit for name, limit in own.items() if US not in name})
+    for name, why, _ in found:
+        report.add("MOVES", f"settings/{name}", why)
+    if fix and found:
+        await engine.run(engine.calls.mend_settings([(name, stored[name], to) for name, _, to in found]))
+        await engine.agreement.learn()
+    lock = key(root, "lock", "reconcile")
+    if await engine.command("PTTL", lock) == -1:
+        report.add("MOVES", "lock/reconcile", "the lock never expires: whoever holds it may be gone")
+        if fix:
+            await engine.run(engine.calls.lock("reconcile", "", 0))
+    return fix or all(name != "limits" for name, *_ in found)
+
+
+def _texts(fields: Mapping[bytes, bytes]) -> dict[str, str]:
+    return {text(name): text(value) for name, value in fields.items()}
 
 
 async def _walk(engine: Engine, report: AuditReport, what: str, fix: bool, of: str = "") -> None:

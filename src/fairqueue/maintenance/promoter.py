@@ -1,4 +1,7 @@
-"""Promote: messages whose time has come go to their lanes. Claims do the same on their way; this serves idle queues."""
+"""Promote: messages whose time has come go to their lanes, and who waited for a token of a rate is woken.
+
+Claims do the same on their way; this serves idle queues.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ CHUNK = 100
 
 @dataclass(frozen=True, slots=True)
 class ReclaimReport:
-    """What one pass did; each message is (tenant, id)."""
+    """What one pass did; each message is (tenant, id). One that was cancelled while it ran ends, and is in neither list."""
 
     reclaimed: list[tuple[str, str]] = field(default_factory=list)
     dead: list[tuple[str, str]] = field(default_factory=list)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 
 from fairqueue._engine.engine import Engine
 from fairqueue._engine.keys import US, key
 from fairqueue._engine.replies import text
 from fairqueue._engine.scan import scan
+from fairqueue._engine.uses import find_uses
 
 _log = logging.getLogger("fairqueue")
+_MARKS = 1000
 _RECOUNTED = 200  # messages: more would hold the server up for longer than 2 ms
 
 
@@ -31,13 +33,15 @@ class ReconcileReport:
 
     ``checked`` slots and leases were looked at; ``freed`` slots had no lease behind them; ``restored`` slots,
     deadlines and records were given back to leases that lacked them; ``rebuilt`` groups had a key of the wrong
-    type, which was closed, refilled from the leases, and opened.
+    type, which was closed, refilled from the leases, and opened. ``overbooked`` groups are used by tenants whose
+    guarantees add up to more than their limit, and what that is: a message, or another default, made it so.
     """
 
     checked: int = 0
     freed: list[Healed] = field(default_factory=list)
     restored: list[Healed] = field(default_factory=list)
     rebuilt: list[tuple[str, str]] = field(default_factory=list)
+    overbooked: dict[tuple[str, str], str] = field(default_factory=dict)
 
 
 async def reconcile(engine: Engine) -> ReconcileReport:
@@ -46,7 +50,8 @@ async def reconcile(engine: Engine) -> ReconcileReport:
     closed = [group async for group in _known_groups(engine) if await _check_group(engine, group, report)]
     await _check_leases(engine, report)
     await _open(engine, closed, report)
-    await _tidy(engine)
+    await _tidy(engine, report)
+    await _check_guarantees(engine, report)
     return report
 
 
@@ -76,9 +81,10 @@ async def _check_group(engine: Engine, group: str, report: ReconcileReport) -> b
     cursor = "0"
     while True:
         step = engine.run_replayable(engine.calls.reconcile_group, group, cursor)
-        cursor, closed, checked, ghosts = await step
+        cursor, closed, checked, ghosts, records = await step
         report.checked += checked
         report.freed.extend(Healed(tenant, id_, "slot", _named(group)) for tenant, id_ in ghosts)
+        report.restored.extend(Healed(tenant, id_, "lease") for tenant, id_ in records)
         if closed or cursor == "0":
             return closed
 
@@ -106,46 +112,70 @@ async def _open(engine: Engine, closed: list[str], report: ReconcileReport) -> N
         report.rebuilt.append(_named(group))
 
 
-async def _tidy(engine: Engine) -> None:
+async def _tidy(engine: Engine, report: ReconcileReport) -> None:
     """What scripts that were cut may have left: lanes that stopped, clocks nobody goes by, dead letters in doubt, counters."""
     cursor = "s0"
     while cursor != "0":
         cursor, _ = await engine.run(engine.calls.tidy(cursor))
     await _read_letters(engine)
     if sign := await engine.read("HGET", key(engine.calls.root, "settings"), "to_rebuild", empty=None):
-        await _rebuild(engine, text(sign))
+        await _rebuild(engine, text(sign), report)
     await engine.run(engine.calls.recount(fix=True, most=_RECOUNTED))
 
 
+async def _check_guarantees(engine: Engine, report: ReconcileReport) -> None:
+    """Of each tenant with one: it is known which shared groups it uses, and these have what they are to keep."""
+    for raw in await engine.read("HKEYS", key(engine.calls.root, "guarantees"), empty=[]):
+        tenant, cursor = text(raw), ""
+        while cursor != "0":
+            step = engine.calls.audit("uses", cursor or "0", fix=True, of=tenant)
+            cursor, _, findings = await engine.run(step)
+            report.overbooked |= {_named(group): why for check, group, why in findings if check == "SLOTS"}
+            if (tenant, "MOVES") in {(subject, check) for check, subject, _ in findings}:
+                await find_uses(engine, tenant)
+
+
 async def _read_letters(engine: Engine) -> None:
-    """Dead letters of those whose letters a script was at work on when it was cut: what is not dead leaves the list."""
+    """Dead letters of those whose letters a script was at work on when it was cut: what is not dead leaves the list.
+
+    What comes in doubt meanwhile, and marks above so many, are left to the next pass.
+    """
     marks: dict[bytes, list[bytes]] = {}
-    for mark in await engine.read("SMEMBERS", key(engine.calls.root, "doubtful"), empty=[]):
+    found = 0
+    async for mark in scan(engine, "SSCAN", key(engine.calls.root, "doubtful")):
         tenant, _, _ = mark.rpartition(US.encode())
         marks.setdefault(tenant, []).append(mark)
+        found += 1
+        if found == _MARKS:
+            break
     for tenant, of_tenant in marks.items():
-        await _mend(engine, "dead", text(tenant), of_tenant)
+        await _mend(engine, "dead", text(tenant))
+        await engine.run(engine.calls.looked_through(marks=of_tenant))
 
 
-async def _rebuild(engine: Engine, sign: str) -> None:
+async def _rebuild(engine: Engine, sign: str, report: ReconcileReport) -> None:
     """Lists were evicted, or destroyed by hand: each message is put where its header says, and nothing else is there.
 
-    The sign goes with the last step: who is killed on the way leaves it to the next.
+    What is in flight has its record again then, and gets its slots and its deadline by that.
+
+    The sign goes last: who is killed on the way leaves it to the next.
     """
     _log.warning(
         "rings, due times or letters are missing in %r: written again from the messages", engine.options.name
     )
     async for tenant in scan(engine, "SSCAN", key(engine.calls.root, "dead_tenants")):
         await _mend(engine, "dead", text(tenant))
-    await _mend(engine, "heads", sign)
+    await _mend(engine, "heads")
+    await _check_leases(engine, report)
+    await engine.run(engine.calls.looked_through(sign=sign))
 
 
-async def _mend(engine: Engine, what: str, of: str = "", marks: Sequence[bytes] = ()) -> None:
+async def _mend(engine: Engine, what: str, of: str = "") -> None:
     """A walk of the doctor's that puts right what it finds."""
     cursor, first = "0", True
     while first or cursor != "0":
         first = False
-        cursor, _, _ = await engine.run(engine.calls.audit(what, cursor, fix=True, of=of, marks=marks))
+        cursor, _, _ = await engine.run(engine.calls.audit(what, cursor, fix=True, of=of))
 
 
 def _named(group: str) -> tuple[str, str]:

@@ -31,6 +31,7 @@ class Maintenance:
         self._tasks: list[asyncio.Task[None]] = []
         self._extend_interval = engine.options.visibility_ms / 1000 / 2  # twice the time between two extends
         self._doubt = Doubt(self._extend_interval)
+        self._overbooked: dict[tuple[str, str], str] = {}  # of which it was told
 
     async def start(self) -> None:
         """Starts the loops whose interval is not 0; a second start does nothing."""
@@ -129,3 +130,6 @@ class Maintenance:
                 len(report.restored),
                 len(report.rebuilt),
             )
+        for (limit, id_), why in report.overbooked.items() - self._overbooked.items():
+            _log.warning("%s %s: %s", limit, id_, why, extra={"limit": limit, "group": id_})
+        self._overbooked = report.overbooked

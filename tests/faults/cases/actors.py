@@ -37,7 +37,7 @@ from fairqueue import FairQueue, LeaseLostError, Limit, Message, NewMessage, Ret
 from fairqueue.errors import FairQueueError
 from fairqueue.testing import ManualClock, drain
 from tests.support.processes import CANCELLED, ENDED, ROOT, STARTED, Log, _state_of
-from tests.support.waiting import eventually_sync
+from tests.support.waiting import eventually, eventually_sync
 
 _LONGEST = 30.0  # seconds that an answer may take
 
@@ -343,6 +343,8 @@ def handler(log: Log) -> Any:
                 _keep_busy(do)
                 await _work_a_little(do.get("work", 0))
                 await asyncio.sleep(do.get("sleep", 0))
+                if "until" in do:
+                    await eventually(Path(do["until"]).exists, "the test to let go")
         except asyncio.CancelledError:
             log.write(CANCELLED, message)
             raise

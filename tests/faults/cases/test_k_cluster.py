@@ -14,7 +14,7 @@ from fairqueue._engine.engine import Engine
 from fairqueue._engine.script import load_all
 from fairqueue.testing import ManualClock, faults
 from tests.conftest import MakeQueue
-from tests.engine.tools import put
+from tests.engine.tools import put, raw
 from tests.support.fixtures import MakeServer
 from tests.support.monitor import ALL_KEYS, NO_KEY, calls_of, monitored, slot
 from tests.support.processes import Server, free_port
@@ -46,6 +46,7 @@ async def everything(queue: FairQueue[Any], clock: ManualClock) -> None:
             [NewMessage(n, tenant=tenant, id=f"{ODD}{n}", queue=ODD, metadata={"org": "o"}) for n in range(4)]
         )
     await put(queue, "T", "later", delay=5)
+    await everything_steered(queue)
     done, failed, released, *_ = await queue.claim(9)
     await done.extend()
     await done.complete()
@@ -73,8 +74,34 @@ async def everything(queue: FairQueue[Any], clock: ManualClock) -> None:
     await queue.claim(5)
     await queue.reconcile()
     await look_at_everything(queue)
+    await damaged_settings_are_mended(queue)
     await queue.audit(fix=True)
     await worked_off(queue, clock)
+
+
+async def everything_steered(queue: FairQueue[Any]) -> None:
+    """What operators do; afterwards all is as it was before."""
+    await queue.pause(tenant="T", by="ops")
+    await queue.resume(tenant="T")
+    await queue.tenants.set_weight("T", 2)
+    await queue.tenants.set_weight("T", 1)
+    await queue.limits.set("tenant", "T", 2, guaranteed=1)
+    assert (await queue.audit()).ok
+    await queue.limits.reset("tenant", "T")
+    for rate, backlog in ((1000, 50), (None, None)):
+        await queue.limits.set_rate("org", "o", rate, 1, 500)
+        await queue.limits.set_backlog("T", backlog)
+    await queue.enqueue_many([NewMessage(n, tenant="gone", id=f"{n}", queue=ODD) for n in range(3)])
+    assert await queue.cancel("gone", "0") == "cancelled"
+    assert await queue.purge("gone", ODD) == 2
+
+
+async def damaged_settings_are_mended(queue: FairQueue[Any]) -> None:
+    """A field that cannot be read, and the sign that lists are to be written again."""
+    await raw(queue, "HSET", "settings", args=("max_crashes", "rubbish"))
+    await queue.audit(fix=True)
+    await raw(queue, "HSET", "settings", args=("to_rebuild", "1"))
+    await queue.reconcile()
 
 
 async def look_at_everything(queue: FairQueue[Any]) -> None:
@@ -86,6 +113,8 @@ async def look_at_everything(queue: FairQueue[Any]) -> None:
     await queue.stats()
     await queue.stats(ODD)
     await queue.get("T", "later")
+    await queue.explain("T", "later")
+    await queue.fairness()
     await queue.messages(ODD)
     _ = [state async for state in queue.queues(ODD)]
     _ = [state async for state in queue.limits.list("tenant")]

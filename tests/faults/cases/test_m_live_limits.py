@@ -95,15 +95,17 @@ class Running:
 
 
 @pytest.mark.case("M2")
-async def test_limit_zero_stops_what_was_not_started(make_queue: MakeQueue) -> None:
-    """There is no pause yet: limit 0 is how a tenant is stopped. A worker claims only what it can start at once, so there is
-    no list of claimed messages that would run all the same.
-    """
+@pytest.mark.parametrize("by", ["pause", "limit 0"])
+async def test_what_is_stopped_before_it_started_does_not_start(make_queue: MakeQueue, by: str) -> None:
+    """A worker claims only what it can start at once, so there is no list of claimed messages that would run all the same."""
     queue = await make_queue(clock=None, limits=[Limit("tenant", default=3)])
     await put(queue, "T", *(f"m{n}" for n in range(10)))
     running = Running(queue)
     await eventually(lambda: running.started == ["m0", "m1", "m2"], "as many as the limit to start")
-    await queue.limits.set("tenant", "T", 0)
+    if by == "pause":
+        await queue.pause(tenant="T", by="ops")
+    else:
+        await queue.limits.set("tenant", "T", 0)
     await running.end("m0", "m1", "m2")
     await put(queue, "U", "other")
     await eventually(lambda: "other" in running.started, "another tenant's message to start")
@@ -113,13 +115,33 @@ async def test_limit_zero_stops_what_was_not_started(make_queue: MakeQueue) -> N
     assert [(one.message.id, one.state.value, one.message.attempt) for one in waiting] == [
         (f"m{n}", "ready", 0) for n in range(3, 10)
     ]
-    await queue.limits.reset("tenant", "T")
+    await (queue.resume(tenant="T") if by == "pause" else queue.limits.reset("tenant", "T"))
     for n in range(3, 10):
         await eventually(lambda n=n: f"m{n}" in running.started, f"m{n} to start")  # type: ignore[misc]
         await running.end(f"m{n}")
     await running.end("other")
     await running.stop()
     assert sorted(running.started) == sorted([*(f"m{n}" for n in range(10)), "other"])
+    assert running.ended == Counter(running.started)
+
+
+@pytest.mark.case("M2")
+async def test_what_was_enqueued_before_the_pause_and_the_worker_waits(make_queue: MakeQueue) -> None:
+    """As reported: ten messages, a limit of ten, and no worker yet."""
+    queue = await make_queue(clock=None, limits=[Limit("tenant", default=10)])
+    order = [f"m{n}" for n in range(10)]
+    await put(queue, "T", *order)
+    await queue.pause(tenant="T")
+    running = Running(queue)
+    await put(queue, "U", "other")
+    await eventually(lambda: "other" in running.started, "another tenant's message to start")
+    assert running.started == ["other"]
+    assert await nothing_held(queue)
+    waiting, _ = await queue.messages("T")
+    assert [(one.message.id, one.message.attempt) for one in waiting] == [(id_, 0) for id_ in order]
+    await queue.resume(tenant="T")
+    await eventually(lambda: running.started == ["other", *order], "all to start in their order")
+    await running.stop()
     assert running.ended == Counter(running.started)
 
 

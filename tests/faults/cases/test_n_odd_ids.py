@@ -131,6 +131,20 @@ async def test_glob_characters_match_nobody_else(make_queue: MakeQueue, namespac
     assert len(await neighbour.claim(20)) == len(GLOBS)
 
 
+@pytest.mark.case("N2")
+async def test_a_purge_of_a_glob_touches_that_tenant_only(make_queue: MakeQueue, namespace: str) -> None:
+    queue, neighbour = await make_queue(name=f"{namespace}1"), await make_queue(name=f"{namespace}1z")
+    for at in (queue, neighbour):
+        for tenant in GLOBS:
+            await put(at, tenant, "m")
+            await put(at, tenant, "late", delay=5)
+    assert await queue.purge("*") == 2
+    assert await queue.cancel("acme?", "m") == "cancelled"
+    left = [(await queue.stats(tenant)).ready for tenant in GLOBS]
+    assert left == [0, 0, *[1] * (len(GLOBS) - 2)]
+    assert (await neighbour.stats()).ready == len(GLOBS)
+
+
 # --- N3 ----------------------------------------------------------------------------------------------------------
 
 PAYLOAD = {"n": 130775545883395173, "f": 0.1, "e": [], "o": {}, "z": None, "s": "é\u0000", "d": [[], {}]}

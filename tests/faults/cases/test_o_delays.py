@@ -42,7 +42,9 @@ async def test_delayed_messages_block_nobody_and_start_when_they_are_due(make_qu
 
 
 LOOKS = 10
-LIKE_P3 = 50  # commands a second inside scripts that a consumer may cost: what case P3 allows one
+INSIDE = (
+    30  # commands a second inside the server that the scripts of an idle worker may send; 19 were measured
+)
 
 
 @pytest.mark.case("O1")
@@ -51,7 +53,8 @@ async def test_a_worker_with_nothing_but_far_delayed_messages_asks_for_little(
 ) -> None:
     """Under five requests a second, all that an idle worker sends: it claims and waits for the bell, beats, reclaims, promotes.
 
-    What the scripts of these send inside the server is counted as in case P3: under 50 commands a second.
+    The report asks for five commands, where there are no scripts. What these send inside the server is more than that
+    (docs/known-limits.md): under 30.
     """
     own = make_server(appendonly="no")
     queue = await make_queue(url=own.url, clock=None)
@@ -66,7 +69,7 @@ async def test_a_worker_with_nothing_but_far_delayed_messages_asks_for_little(
             sent = len(proxy.requests) - sent
             inside, took = await commands(queue) - inside, time.monotonic() - began
     assert sent < 5 * took
-    assert inside < LIKE_P3 * took
+    assert inside < INSIDE * took
 
 
 async def nobody(message: Message[Any]) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
 from fairqueue import FairQueue, Limit, RetryPolicy
+from fairqueue.maintenance.promoter import promote
 from fairqueue.testing import ManualClock, assert_whole, drain
 from tests.property.conftest import Stage
 from tests.property.model import Declared, Held, Model
@@ -105,6 +106,7 @@ class Play(RuleBasedStateMachine):
     def audited(self) -> None:
         ghosts = self.model.ghosts()
         expected = {("SLOTS", "/".join((*group, *mid))) for group, mid in ghosts}
+        expected |= {("SLOTS", "/".join(group)) for group in self.model.overbooked()}
         findings = self.run(self.queue.audit).findings
         found = {(finding.check, finding.subject) for finding in findings}
         if ghosts and not self.model.messages:
@@ -127,17 +129,25 @@ class Play(RuleBasedStateMachine):
         """Whatever happened: with the leaks healed and the limits open, everything drains and nothing is left."""
         try:
             await self.queue.reconcile()
+            for given in self.model.pauses:
+                await self.queue.resume(*given)
             for group in GROUPS:
                 if group[0] in self.model.declared.defaults:
                     await self.queue.limits.set(*group, None)
+            for group in self.model.rates:
+                await self.queue.limits.set_rate(*group, None)
             for _ in range(2):
                 self.clock.advance(1000)
+                await promote(self.queue._engine)
+                self.model.now += 1000
+                self.model.expire()
                 await self.queue.reclaim()
                 for tenant in TENANTS:
                     await self.queue.dead_letters.redrive_all(tenant)
             await self._open_undeclared()
             ran = await drain(self.queue, batch=10, pools=ALL_POOLS)
-            assert {(message.tenant, message.id) for message in ran} == set(self.model.messages)
+            left = {mid for mid, message in self.model.messages.items() if not message.cancelled}
+            assert {(message.tenant, message.id) for message in ran} == left
             await assert_whole(self.queue)
         finally:
             for queue in self.queues:

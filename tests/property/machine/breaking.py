@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
@@ -43,3 +45,11 @@ class Breaking(Cutting):
         """Leases and delays last so much longer, nothing comes early, and nothing else changes."""
         self.clock.step_back(seconds)
         self.model.now -= seconds
+        for (
+            group,
+            bucket,
+        ) in self.model.rates.items():  # what is owed for too long is forgotten by who meets it
+            n, per, burst = bucket.rate
+            set_rate = partial(self.queue.limits.set_rate, *group, n, per=per / 1000, burst=burst)
+            self.run(set_rate)
+            bucket.heal(self.model.now_ms)

@@ -104,6 +104,7 @@ class Consuming(Play):
         expected = self.model.settle(held, action, delay)
         assert self.run(lambda: outcome_of(SETTLES[action](held.lease, delay))) == expected
         assert held.lease.lost.is_set() == held.lost
+        assert expected != "cancelled" or held.lease.cancelled.is_set()
 
     @precondition(lambda self: self.model.deliveries)
     @rule(count=st.integers(1, 6), action=st.sampled_from(sorted(SETTLES_MANY)), delay=delays, client=clients)
@@ -141,6 +142,7 @@ class Consuming(Play):
         else:
             assert ours
             assert deadline == instant(self.model.now + held.visibility)
+            assert lease.cancelled.is_set() == self.model.messages[held.mid].cancelled
 
     @precondition(
         lambda self: any(held.visibility == SHORT and not held.asked for held in self.model.deliveries)
@@ -159,6 +161,7 @@ class Consuming(Play):
                     "the lease to be kept alive or lost",
                 )
 
+        held.begun = True
         self.clock.advance(seconds)
         self.model.now += seconds
         self.run(kept)
@@ -166,6 +169,9 @@ class Consuming(Play):
 
     # --- a worker ----------------------------------------------------------------------------------------------
 
+    @precondition(
+        lambda self: not self.model.rates
+    )  # who of several gets the last token is not the model's affair
     @rule(concurrency=st.integers(1, 3), pools=pools, client=clients)
     def work(self, concurrency: int, pools: tuple[str, ...], client: int) -> None:
         """It completes all that anybody could get, each message once, at the attempt it is at."""

@@ -9,19 +9,26 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from fairqueue import FairQueue, FairQueueError, NewMessage
-from tests.property.machine.base import VISIBILITY, clients, pools, which
+from fairqueue._engine.keys import US, join
+from tests.engine.tools import raw
+from tests.property.machine.base import TENANTS, VISIBILITY, clients, pools, which
 from tests.property.machine.consuming import SETTLES_MANY, Consuming, delays
 from tests.property.machine.operating import groups
 from tests.property.machine.producing import KINDS, WHENS, Producing
 from tests.property.model import Group, Known, Mid, Model, instant
+from tests.property.model_state import START
+from tests.property.rate_oracle import LONG_AGO
 from tests.support.cuts import Cut, cut
 
+START_MS = int(START.timestamp() * 1000)
 Alternatives = dict[Mid, list[Known | None]]
 commands = st.integers(1, 30) | st.integers(1, 90)
 """The command before which a script ends. Those that make fewer run to their end."""
@@ -83,11 +90,34 @@ class Cutting(Consuming, Producing):
             self.model.tokens[message.mid] = message.token
             for group in message.groups:
                 self.model.slots.setdefault(group, {})[message.mid] = message.token
+        self.adopt_tokens()
+        self.adopt_uses()
+
+    def adopt_uses(self) -> None:
+        """A message that was not stored may have told of its groups; one that is there has."""
+        for tenant, allowed in self.model.guarantees.uses.items():
+            members = self.run(partial(raw, self.queue, "ZRANGE", "uses", tenant, args=(0, -1)))
+            noted = {tuple(member.decode().split(US)) for member in members if member}
+            assert self.model.used(tenant) <= noted <= allowed
+            self.model.guarantees.uses[tenant] = noted
+
+    def adopt_tokens(self) -> None:
+        """A script that was cut may have taken tokens and nothing with them: never the other way."""
+        for group, bucket in self.model.rates.items():
+            arrival = self.run(partial(raw, self.queue, "HGET", "arrivals", args=(join(*group),)))
+            found = LONG_AGO
+            if arrival:
+                full_at, part = map(int, arrival.split(b"\x1f"))
+                found = Fraction(full_at - START_MS) + Fraction(part, bucket.rate[0])
+            assert bucket.full_at <= max(found, self.model.now_ms)
+            bucket.full_at = found
 
     def is_as(self, info: Any, message: Known | None) -> bool:
         if info is None or message is None:
             return info is message
         if info.state != message.state or info.message.attempt != message.attempt:
+            return False
+        if info.cancelling != message.cancelled:
             return False
         if message.state == "in_flight":
             if not message.token:  # of a claim that was cut: any that is newer
@@ -102,7 +132,10 @@ class Cutting(Consuming, Producing):
     def cut_enqueue(
         self, kind: dict[str, Any], when: tuple[str, int] | None, count: int, k: int, client: int
     ) -> None:
+        kind = kind | {"dedupe": {}}  # whether it is seen again depends on how far it came
         made = [self.made(kind, when) for _ in range(count)]
+        if self.model.refused([self.known(kind, when, one) for one in made]):
+            return
         messages = [NewMessage({"id": one["id"]}, **one) for one in made]
         sent = self.cut_short("enqueue", k, client, lambda queue: queue.enqueue_many(messages))
         before = self.model.fork()
@@ -138,14 +171,18 @@ class Cutting(Consuming, Producing):
         """What was claimable is as it was, promoted, or in flight; returns what is in flight now and was not."""
         before, promoted = self.model.fork(), self.model.fork()
         promoted.promote()
-        ready = {m.mid: m for m in promoted.in_state("ready") if m.pool in pools}
+        ready = {m.mid: m for m in promoted.in_state("ready") if m.pool in pools and not promoted.paused(m)}
         flying = {mid: self.flown(message) for mid, message in ready.items()}
         before.reclaim()
         promoted.reclaim()
         self.model = promoted
         self.adopt(
             {
-                mid: [before.messages[mid], promoted.messages[mid], *([flying[mid]] if mid in flying else [])]
+                mid: [
+                    before.messages[mid],
+                    promoted.messages.get(mid),
+                    *([flying[mid]] if mid in flying else []),
+                ]
                 for mid in before.messages
             }
         )
@@ -168,6 +205,8 @@ class Cutting(Consuming, Producing):
                 assert owed.pop(mid) == lease.token
                 message = self.model.messages[mid]
                 message.state, message.attempt, message.deadline = "ready", message.attempt - 1, 0
+                for group in self.model.rates.keys() & set(message.groups):
+                    self.model.rates[group].give_back(self.model.now_ms)
                 self.model._free(message)
                 self.model.tokens.pop(mid)
         assert not owed, f"{owed} were taken, and are not given to who asked again"
@@ -241,9 +280,42 @@ class Cutting(Consuming, Producing):
         else:
             assert done == expected
 
+    @precondition(lambda self: self.model.messages)
+    @rule(index=which, k=commands, client=clients)
+    def cut_cancel(self, index: int, k: int, client: int) -> None:
+        mids = sorted(self.model.messages)
+        mid = mids[index % len(mids)]
+        done = self.cut_short("cancel", k, client, lambda queue: queue.cancel(*mid))
+        before = self.model.fork()
+        expected = self.model.cancel(mid)
+        if done is None:
+            self.adopt_either(before, self.model)
+        else:
+            assert done == expected
+
+    @rule(tenant=st.sampled_from(TENANTS), k=commands, client=clients)
+    def cut_purge(self, tenant: str, k: int, client: int) -> None:
+        done = self.cut_short("purge", k, client, lambda queue: queue.purge(tenant))
+        before = self.model.fork()
+        expected = self.model.purge(self.model.waiting(tenant, None))
+        if done is None:
+            self.adopt_either(before, self.model)
+        else:
+            assert done == expected
+
+    @precondition(lambda self: self.model.pauses)
+    @rule(index=which, k=commands)
+    def cut_resume(self, index: int, k: int) -> None:
+        given = sorted(self.model.pauses, key=str)[index % len(self.model.pauses)]
+        self.cut_short("resume", k, 0, lambda queue: queue.resume(*given))
+        self.run(lambda: self.queue.resume(*given))  # who waits is let go by the repeated call
+        before = self.model.fork()
+        self.model.pauses.discard(given)
+        self.adopt_either(before, self.model)
+
     @rule(group=groups, limit=st.sampled_from([0, 1, 3, None]), k=commands)
     def cut_set_limit(self, group: Group, limit: int | None, k: int) -> None:
-        if group[0] not in self.model.declared.defaults:
+        if group[0] not in self.model.declared.defaults or self.model.too_low(group, limit):
             return
 
         async def set_limit(queue: FairQueue[Any]) -> str:
@@ -252,7 +324,7 @@ class Cutting(Consuming, Producing):
 
         answered = self.cut_short("set_limit", k, 0, set_limit)
         before = self.model.fork()
-        self.model.limits[group] = limit
+        self.model.set_limit(group, limit)
         if answered is None:
             in_force = self.run(lambda: self.queue.limits.get(*group)).limit
             assert in_force in (limit, before.limit(group))
@@ -260,6 +332,14 @@ class Cutting(Consuming, Producing):
             self.run(lambda: self.queue.limits.set(*group, limit))  # who waits is woken by the repeated call
             self.model.limits[group] = limit
             self.adopt_either(before, self.model)
+
+    @rule(tenant=st.sampled_from(TENANTS), weight=st.sampled_from([0.5, 1, 3]), k=commands)
+    def cut_set_weight(self, tenant: str, weight: float, k: int) -> None:
+        async def set_weight(queue: FairQueue[Any]) -> str:
+            await queue.tenants.set_weight(tenant, weight)
+            return "set"
+
+        self.cut_short("set_weight", k, 0, set_weight)
 
     @rule(script=st.sampled_from(["reconcile_group", "reconcile_leases", "tidy", "recount"]), k=commands)
     def cut_reconcile(self, script: str, k: int) -> None:

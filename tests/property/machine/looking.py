@@ -45,7 +45,9 @@ class Looking(Play):
             assert message.consumer in (None, lease.consumer)
         else:
             assert info.lease is None
+        assert info.cancelling == message.cancelled
         assert info.due_at == (instant(message.due) if message.state == "delayed" else None)
+        assert info.expires_at == (None if message.ends_at is None else instant(message.ends_at))
         assert info.reason == (message.reason if message.state == "dead" else None)
         place = self.model.lanes()[message.lane].index(message) if message.state == "ready" else None
         assert info.position == place
@@ -57,6 +59,26 @@ class Looking(Play):
         queue = self.queues[client]
         self.agrees(self.run(lambda: queue.get(*message.mid)), message)
         assert self.run(lambda: queue.get(message.tenant, "nothing")) is None
+
+    @precondition(lambda self: self.model.messages)
+    @rule(index=which, client=clients)
+    def explain(self, index: int, client: int) -> None:
+        """A full group is named, and none that has room but where all of it is promised to others."""
+        message = self.model.messages[sorted(self.model.messages)[index % len(self.model.messages)]]
+        found = self.run(lambda: self.queues[client].explain(*message.mid))
+        assert (found.state, found.attempt, found.crashes) == (
+            message.state,
+            message.attempt,
+            message.crashes,
+        )
+        if message.state not in ("ready", "delayed"):
+            assert found.stops == ()
+            return
+        stops = {(stop.limit, stop.group_id): stop for stop in found.stops}
+        full = {group for group in message.groups if self.model.full_for(message, group)}
+        assert full <= set(stops)
+        for group in set(stops) - full - {(None, None)}:
+            assert stops[group].kind == "repair" or stops[group].promised > 0
 
     @rule(tenant=tenants, of=st.sampled_from([None, *QUEUES]), state=st.sampled_from([None, *STATES]),
           limit=st.sampled_from([1, 2, 100]))  # fmt: skip
@@ -86,10 +108,14 @@ class Looking(Play):
             kept_out = sum(
                 len(lane)
                 for (of, *where, _), lane in lanes.items()
-                if (of, where) == (tenant, [state.queue, state.pool]) and not self.model.admits(lane[0])
+                if (of, where) == (tenant, [state.queue, state.pool])
+                and (self.model.paused(lane[0]) or not self.model.admits(lane[0]))
             )
             assert 0 <= state.blocked <= state.ready
-            assert state.blocked <= kept_out or self.model.ghosts(), "blocked although there is room"
+            waiting = (
+                self.model.ghosts() or self.model.rates
+            )  # a token that came is noticed by the next claim
+            assert state.blocked <= kept_out or waiting, "blocked although there is room"
 
     @rule(tenant=tenants, client=clients)
     def one_tenant(self, tenant: str, client: int) -> None:
@@ -116,6 +142,17 @@ class Looking(Play):
         assert sorted(with_letters) == sorted({message.tenant for message in self.model.in_state("dead")})
         assert workers == []
 
+    @rule(client=clients)
+    def fairness(self, client: int) -> None:
+        """What is served is shared out, whatever happened; who waits is in it."""
+        queue = self.queues[client]
+        report = self.run(lambda: queue.fairness(3600))
+        due = sum(one.entitled for one in report.tenants)
+        assert due <= report.served + 1e-6
+        assert 0 < report.jain <= 1 + 1e-9
+        waiting = Counter(message.tenant for message in self.model.in_state("ready"))
+        assert {one.tenant: one.waiting for one in report.tenants if one.waiting} == dict(waiting)
+
     @rule(group=st.sampled_from(GROUPS), client=clients)
     def one_limit(self, group: Group, client: int) -> None:
         queue = self.queues[client]
@@ -129,6 +166,10 @@ class Looking(Play):
         holders = sorted(self.model.slots.get(group, {}))
         assert (state.group, state.id) == group
         assert (state.limit, state.held, state.holders) == (self.model.limit(group), len(holders), holders)
+        guaranteed = self.model.guarantees.slots.get(group[1]) if group[0] == "tenant" else None
+        assert state.guaranteed == guaranteed
+        bucket = self.model.rates.get(group)
+        assert (state.rate and state.rate.tokens) == (bucket and bucket.shown(self.model.now_ms))
         ready = [message for message in self.model.in_state("ready") if group in message.groups]
         assert 0 <= state.waiting <= len(ready)
 
@@ -140,7 +181,11 @@ class Looking(Play):
             return [state async for state in queue.limits.list(name)]
 
         states = {(state.group, state.id): state for state in self.run(look)}
-        expected = {*self.model.limits, *(group for group, slots in self.model.slots.items() if slots)}
+        expected = {
+            *self.model.limits,
+            *self.model.rates,
+            *(group for group, slots in self.model.slots.items() if slots),
+        }
         assert {group for group in expected if group[0] == name} <= set(states)
         for group, state in states.items():
             self.shows(group, state)

@@ -1,7 +1,5 @@
--- audit_dead: a page of a tenant's dead letters: each is a dead message. A walk that mends takes away the marks that it
--- was begun for: what scripts that were cut had left in doubt.
+-- audit_dead: a page of a tenant's dead letters: each is a dead message.
 -- ARGV schema now:int cursor fix:int of
--- ROWS mark
 -- FLAGS allow-oom
 -- REPLY next cursor, how many, findings of (check, subject, evidence)
 -- @include transition
@@ -25,15 +23,10 @@ for i = 1, #page[2], 2 do
   local h = unpack_header(text)
   if not h or h.state ~= 'x' then
     found('KEEP', mid, 'the dead letters list a message that is not dead')
-    if fix == 1 and not text then drop_body(mid) end
+    if fix == 1 and not text then drop_remains(mid) end
     if fix == 1 and (h or not text) then call('ZREM', k.dead(of), page[2][i]) end
   end
 end
 if not is_name(of) then found('KEEP', of, 'dead letters are listed under a name that no tenant has') end
 if fix == 1 and call('EXISTS', k.dead(of)) == 0 then call('SREM', k.dead_tenants, of) end
-if fix == 1 and page[1] == '0' then
-  local marks = {}
-  for at = ROWS_AT, #ARGV, ROW do marks[#marks + 1] = ARGV[at] end
-  many('SREM', k.doubtful, marks)
-end
 return { page[1], #page[2] / 2, findings }

@@ -91,20 +91,45 @@ local function readable(pool)
   return sound(woken_key(pool, group), 'hash', group) and ring_ok
 end
 
+-- The group's waiters are woken at this instant, or before.
+local function wakes_by(at)
+  local next_wake = tonumber(call('ZSCORE', k.rated, group))
+  return next_wake and next_wake <= at
+end
+
+-- So are those who wait for the first token that was not promised to anybody. The group is woken at one instant: that
+-- of the pool in which the fewest were woken.
+local function token_wakes(pools)
+  local promised = math.huge
+  for _, pool in ipairs(pools) do
+    if call('EXISTS', k.ring(group_scope(pool, group))) == 1 then
+      promised = math.min(promised, call('HLEN', woken_key(pool, group)))
+    end
+  end
+  local bucket = rates.of(group)
+  -- mended meanwhile, nobody may wait there any more
+  if not bucket or promised == math.huge or rates.tokens(group) > promised then return true end
+  local at = rates.instant_of(bucket, promised + 1)
+  return not at or wakes_by(at)
+end
+
 local pools = cursor == '0' and sound(k.waiters(group), 'set', group) and call('SMEMBERS', k.waiters(group)) or {}
-local limit = limit_of(group)
 for _, pool in ipairs(pools) do
   if readable(pool) then
     local waiting = call('ZCARD', k.ring(group_scope(pool, group)))
     local woken = promised(pool)
-    local room = limit and limit - held or math.huge
+    local room = rates.room(group)
     check_tags(k.ring(group_scope(pool, group)), group_scope(pool, group), group)
+    check_below(group_scope(pool, group), group)
     if waiting > 0 and dirty_state(group) == 'dirty' then
       -- a group that cannot be trusted is found by a lane that is woken, however full it is
       local evidence = waiting .. ' tenants wait in pool ' .. pool .. ', none was woken to have it repaired'
       if woken == 0 then found('MOVES', group, evidence) end
-    elseif waiting > 0 and room > woken then
+    elseif waiting > 0 and room > woken and not wakes_by(now) then
       local evidence = waiting .. ' tenants wait in pool ' .. pool .. ', room ' .. tostring(room) .. ', woken ' .. woken
+      found('MOVES', group, evidence)
+    elseif waiting > 0 and not token_wakes(pools) then
+      local evidence = waiting .. ' tenants wait in pool ' .. pool .. ' for a token that wakes nobody when it comes'
       found('MOVES', group, evidence)
     end
   end

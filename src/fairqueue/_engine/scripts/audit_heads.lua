@@ -1,10 +1,11 @@
 -- audit_heads: a page of messages, each against the place its header names. With fix, the place is written
--- again; the last page takes away the sign that this was to be done, `of`, unless it was given anew meanwhile.
+-- again.
 -- ARGV schema now:int cursor fix:int of
 -- FLAGS allow-oom
 -- REPLY next cursor, how many, findings of (check, subject, evidence)
 -- @include transition
 -- @include audit
+-- @include expiring
 
 -- A counter that is behind what it gave out would give it out again, and new messages would overtake old ones.
 local given_out = {}
@@ -18,6 +19,15 @@ local function at_least(name, given)
   end
   behind[name], given_out[name] = true, given
   if fix == 1 then call('HSET', k.counters, name, int(given)) end
+end
+
+-- What could not be ended when it expired is tried again a little later.
+local function check_expiry(mid, h)
+  local at = expiring.instant(h)
+  local listed = at and tonumber(call('ZSCORE', k.expiring, mid))
+  if not at or listed and listed <= math.max(at, now + RETRY_LANE_MS) then return end
+  found('MOVES', mid, listed and 'the message expires before it is looked for' or 'the message is not listed to expire')
+  if fix == 1 then expiring.list(mid, h) end
 end
 
 local checks = {}
@@ -35,11 +45,17 @@ function checks.r(mid, h)
     found('KEEP', mid, 'the message stands at another place in its lane than its header says')
   end
   if fix == 1 and (not place or tonumber(place) ~= lane_score(h)) then make_ready(mid, h) end
+  check_expiry(mid, h)
   check_lane(lane, h)
 end
 
 function checks.d(mid, h)
+  check_expiry(mid, h)
   local due = tonumber(call('ZSCORE', k.delayed, mid))
+  if tonumber(call('ZSCORE', k.delayed_names, mid)) ~= 0 then
+    found('KEEP', mid, 'the message is delayed but not listed by its name')
+    if fix == 1 then call('ZADD', k.delayed_names, 0, mid) end
+  end
   if due == tonumber(h.moved_at) then return end
   local missing = 'the message is delayed but no due time is set'
   found('KEEP', mid, due and 'the due time is not the one its header says' or missing)
@@ -82,11 +98,15 @@ function checks.x(mid)
       to_be_rebuilt() -- first: letters that were listed before this page are on no list now
       call('UNLINK', k.dead(tenant))
     end
-  elseif place and tonumber(place) >= 0 and tonumber(place) < SEQS then
-    at_least('dead', tonumber(place))
-  else
+  elseif not place or tonumber(place) < 0 or tonumber(place) >= SEQS then
     place = nil
     found('KEEP', mid, 'the message is dead but not among the dead letters, or at no place there')
+  else
+    at_least('dead', math.floor(tonumber(place)))
+    if call('ZCOUNT', k.dead(tenant), place, place) > 1 then
+      place = nil -- it goes to the end; the last of them stays
+      found('KEEP', mid, 'the message is at the place of another among the dead letters')
+    end
   end
   if fix == 1 and not place then
     given_out.dead = numbers('dead', 1)
@@ -108,6 +128,7 @@ local function check_body(mid, h)
     lane_emptied(lane_of(h.lane))
   elseif h.state == 'x' then
     call('ZREM', k.delayed, mid)
+    call('ZREM', k.delayed_names, mid)
   end
 end
 
@@ -126,7 +147,4 @@ for i = 1, #heads, 2 do
   end
 end
 if fix == 1 then flush_moves() end
-if fix == 1 and page[1] == '0' and of ~= '' and call('HGET', k.settings, 'to_rebuild') == of then
-  call('HDEL', k.settings, 'to_rebuild')
-end
 return { page[1], #heads / 2, findings }

@@ -14,7 +14,11 @@ end
 
 if cursor == '0' then
   check_scope('p' .. US .. of, of)
-  if sound(k.blocked(of), 'set', of) and call('EXISTS', k.ring('p' .. US .. of), k.blocked(of)) == 0 then
+  check_below('p' .. US .. of, of)
+  sound(k.deficits(of), 'zset', of)
+  local readable = sound(k.blocked(of), 'set', of)
+  local listed = call('SISMEMBER', k.pools, of) == 1 -- or it has emptied since the list was read
+  if readable and listed and call('EXISTS', k.ring('p' .. US .. of), k.blocked(of)) == 0 then
     found('MOVES', of, 'the pool is listed but nobody takes turns or waits there')
     if fix == 1 then call('SREM', k.pools, of) end
   end

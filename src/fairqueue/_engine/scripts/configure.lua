@@ -2,12 +2,19 @@
 -- replaces what is stored when it differs; the change is remembered for the doctor, and the revision raised: by it a
 -- client that runs knows that its settings are old. Repeated with the same call number it declares nothing again, and
 -- a sending that arrives late is refused: others may have declared since.
--- ARGV schema now:int session stream callno by restore:int scheduler limits retry max_attempts max_crashes dead_letters
+-- ARGV schema now:int session stream callno by restore:int scheduler quantum limits retry max_attempts max_crashes
+-- ARGV dead_letters
 -- ROWS name default
 -- REPLY the stored settings as a flat list, then the names that were changed
 local US = '\31'
 local call = redis.call
 
+local is = call('TYPE', k.settings).ok
+if is ~= 'hash' and is ~= 'none' then
+  redis.log(redis.LOG_WARNING, 'fairqueue: ' .. k.settings .. ' held a ' .. is .. ', not a hash: removed')
+  call('UNLINK', k.settings)
+end
+call('HLEN', k.limits) -- of another type they are a human's: refused before anything is written
 local stored_schema = call('HGET', k.settings, 'schema')
 if stored_schema and stored_schema ~= schema then
   return redis.error_reply('FQSCHEMA stored schema ' .. stored_schema .. ', this client speaks ' .. schema)
@@ -61,11 +68,21 @@ local function replace_defaults()
   for at = ROWS_AT, #ARGV, ROW do call('HSET', k.limits, ARGV[at], ARGV[at + 1]) end
 end
 
+-- Before the schema lets anybody else work. From 1, so that who counts from nothing knows that the counter was lost;
+-- where messages have outlived settings and counters, from the clock.
+if first_time then
+  local begin = call('EXISTS', k.head) == 1 and int(now) or '1'
+  local counters = call('TYPE', k.counters).ok
+  if counters == 'hash' or counters == 'none' then -- of another type they are the doctor's, who starts as a client does
+    for _, name in ipairs({ 'seq', 'claims', 'dead' }) do call('HSETNX', k.counters, name, begin) end
+  end
+end
 declare('schema', schema, schema)
 declare('shards', '1', '1')
 if declare('scheduler', scheduler, 'fair') and not first_time then
   call('HSET', k.settings, 'to_retag', '1') -- it stays on record until a client has done so
 end
+if quantum ~= '' then declare('quantum', quantum) end
 declare('retry', retry, '')
 declare('max_attempts', max_attempts, '12')
 declare('max_crashes', max_crashes, '5')

@@ -1,18 +1,25 @@
 -- enqueue: stores messages of any tenants. An id that is still there, dead ones included, adds nothing. The
 -- header is written last: it is the commit mark. A message's place comes first, so whatever a cut leaves is
--- found there, and dropped, by a claim or a promote. Repeated with the same call number it answers as the first
+-- found there, and dropped, by a claim or a promote. Of a tenant with a bounded backlog all new messages of the call go
+-- in, or none. Repeated with the same call number it answers as the first
 -- time, though what it stored may be done and gone by then.
 -- ARGV schema now:int session stream callno revision ttl:int
--- ROWS mid lane priority cost delay at max_attempts body
--- REPLY for each row: 1 or 0 (created), state
+-- ROWS mid lane priority cost delay at max_attempts expires dedupe body
+-- REPLY for each row: 1 or 0 (created), state (g: gone, and seen before; b: refused by the backlog); then for each
+-- tenant refused: name, how many of its messages wait, how many may
 -- @include begin
+-- @include irreplaceable
 -- @include names
 -- @include header
--- @include policy
+-- @include weights
+-- @include gates
+-- @include guarantees
+-- @include uses
 -- @include turns
+-- @include policy
 -- @include bell
 -- @include ring
--- @include gates
+-- @include rates
 -- @include waiting
 -- @include batons
 -- @include counters
@@ -21,19 +28,30 @@
 
 local answered = recorded(ttl)
 if answered then
-  local reply = {}
-  for created, state in string.gmatch(answered, '(%d)(%l)') do reply[#reply + 1] = { tonumber(created), state } end
-  return reply
+  local rows, full = string.match(answered, '^([^\n]*)\n(.*)$')
+  local reply, refusals = {}, {}
+  for created, state in string.gmatch(rows, '(%d)(%l)') do reply[#reply + 1] = { tonumber(created), state } end
+  for tenant, waits, most in string.gmatch(full, '([^\31\n]+)\31(%d+)\31(%d+)') do
+    refusals[#refusals + 1] = { tenant, waits, most }
+  end
+  return { reply, refusals }
 end
 must_know(revision)
 
+-- '+' is from now on; '!' at the end: dropped then.
+local function instant_of(expires)
+  local from_now, at, drop = string.match(expires, '^(%+?)(%d+)(!?)$')
+  return at and int(tonumber(at) + (from_now == '+' and now or 0)) .. drop or ''
+end
+
 local mids, rows = {}, {}
 for at = ROWS_AT, #ARGV, ROW do
-  local mid, lane, priority, cost, delay, due, max_attempts, body = unpack(ARGV, at, at + ROW - 1)
+  local mid, lane, priority, cost, delay, due, max_attempts, expires, dedupe, body = unpack(ARGV, at, at + ROW - 1)
   mids[#mids + 1] = mid
   rows[#rows + 1] = {
     mid = mid, lane = lane, priority = priority, cost = cost, max_attempts = max_attempts, body = body,
-    due = tonumber(due) or now + (tonumber(delay) or 0),
+    due = tonumber(due) or now + (tonumber(delay) or 0), expires = instant_of(expires),
+    dedupe = tonumber(dedupe) or 0,
   }
 end
 
@@ -43,11 +61,21 @@ local function state_of(text)
   return h and h.state or 'x'
 end
 
+-- Accepted within its time, and gone since. The instant decides; that the key expires only keeps memory small.
+local function seen_before(row)
+  local until_then = row.dedupe > 0 and try('GET', k.seen(row.mid))
+  -- a key of another type says nothing; one that could not be read might have said that it was
+  if failed(until_then) and not other_type(k.seen(row.mid), 'string') then error(until_then) end
+  return type(until_then) == 'string' and (tonumber(until_then) or 0) > now
+end
+
 local stored = get_many(k.head, mids)
-local reply, fresh, seen = {}, {}, {}
+local reply, fresh, seen, refusals = {}, {}, {}, {}
 for i, row in ipairs(rows) do
   if stored[i] or seen[row.mid] then
     reply[i] = { 0, stored[i] and state_of(stored[i]) or seen[row.mid] }
+  elseif seen_before(row) then
+    reply[i] = { 0, 'g' }
   else
     row.state = row.due > now and 'd' or 'r'
     seen[row.mid] = row.state
@@ -56,17 +84,50 @@ for i, row in ipairs(rows) do
   end
 end
 
-local function answer()
-  local summary = {}
-  for i, each in ipairs(reply) do summary[i] = each[1] .. each[2] end
-  record(table.concat(summary), ttl)
-  return reply
+-- How many messages of a tenant wait, and how many may, where these are too many.
+local function no_room_for(tenant, more, most)
+  if not most or most < 0 then return nil end
+  local gauges = call('HMGET', k.tenant(tenant), 'r', 'd')
+  local waits = math.max(0, count_in(gauges[1]) or 0) + math.max(0, count_in(gauges[2]) or 0)
+  if waits + more > most then return { tenant, int(waits), int(most) } end
 end
 
-if #fresh == 0 then return this_call.again and answer() or reply end
+-- All new messages of a tenant go in, or none.
+local function refuse_beyond_backlogs()
+  local tenants, added, refused, left = {}, {}, {}, {}
+  for _, row in ipairs(fresh) do
+    local tenant = tenant_of(row.mid)
+    if not added[tenant] then tenants[#tenants + 1] = tenant end
+    added[tenant] = (added[tenant] or 0) + 1
+  end
+  local backlogs = get_many(k.backlogs, tenants)
+  for i, tenant in ipairs(tenants) do
+    refused[tenant] = no_room_for(tenant, added[tenant], count_in(backlogs[i]))
+    refusals[#refusals + 1] = refused[tenant]
+  end
+  for _, row in ipairs(fresh) do
+    if not refused[tenant_of(row.mid)] then left[#left + 1] = row end
+  end
+  for i, row in ipairs(rows) do
+    if refused[tenant_of(row.mid)] and not stored[i] and reply[i][2] ~= 'g' then reply[i] = { 0, 'b' } end
+  end
+  return left
+end
+
+if #fresh > 0 then fresh = refuse_beyond_backlogs() end
+
+local function answer()
+  local summary, full = {}, {}
+  for i, each in ipairs(reply) do summary[i] = each[1] .. each[2] end
+  for i, each in ipairs(refusals) do full[i] = table.concat(each, US) end
+  record(table.concat(summary) .. '\n' .. table.concat(full, '\n'), ttl)
+  return { reply, refusals }
+end
+
+if #fresh == 0 then return this_call.again and answer() or { reply, refusals } end
 
 local seq = numbers('seq', #fresh) - #fresh
-local by_lane, bodies, heads, delays = {}, {}, {}, {}
+local by_lane, bodies, heads, delays, names, expiring = {}, {}, {}, {}, {}, {}
 for i, row in ipairs(fresh) do
   row.seq = seq + i
   bodies[#bodies + 1] = row.mid
@@ -104,20 +165,36 @@ for _, row in ipairs(fresh) do
   if row.state == 'd' then
     delays[#delays + 1] = int(row.due)
     delays[#delays + 1] = row.mid
+    names[#names + 1] = 0
+    names[#names + 1] = row.mid
+  end
+  if row.expires ~= '' then
+    expiring[#expiring + 1] = string.match(row.expires, '%d+')
+    expiring[#expiring + 1] = row.mid
   end
   heads[#heads + 1] = row.mid
   heads[#heads + 1] = pack_header({
     state = row.state, token = '', via = 'e', attempt = 0, crashes = 0, deliveries = 0, redrives = 0, noted = 0,
     max_attempts = row.max_attempts, priority = row.priority, cost = row.cost, seq = row.seq,
-    enqueued_at = int(now), moved_at = int(row.state == 'd' and row.due or now), lane = row.lane,
+    enqueued_at = int(now), moved_at = int(row.state == 'd' and row.due or now), expires = row.expires, marked = '',
+    lane = row.lane,
   })
   count(tenant, 'enqueued')
   moved_between(tenant, nil, row.state)
   present(tenant, 1)
 end
+if guarantees.any then
+  for _, row in ipairs(fresh) do uses.note(tenant_of(row.mid), lane_of(row.lane).groups, row.due) end
+end
+many('ZADD', k.delayed_names, names)
 many('ZADD', k.delayed, delays)
+many('ZADD', k.expiring, expiring)
 many('HSET', k.body, bodies)
 many('HSET', k.head, heads)
+-- After the commit mark: what was cut before that is not there, and must not be refused when it is sent again.
+for _, row in ipairs(fresh) do
+  if row.dedupe > 0 then call('SET', k.seen(row.mid), int(now + row.dedupe), 'PX', int(row.dedupe)) end
+end
 
 for i, row in ipairs(rows) do
   if reply[i][1] == 1 then reply[i][2] = row.state end
@@ -130,7 +207,8 @@ if #delays > 0 then
     if row.mid == soonest then bells[lane_of(row.lane).pool] = true end
   end
 end
+rates.finish()
 flush_clocks()
 flush_counters()
 ring_bells()
-return reply
+return { reply, refusals }

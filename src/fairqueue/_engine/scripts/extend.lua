@@ -3,7 +3,7 @@
 -- ARGV schema now:int visibility:int consumer
 -- ROWS mid token
 -- FLAGS allow-oom
--- REPLY for each row the new deadline, or 0 when the lease is lost
+-- REPLY for each row the new deadline, or 0 when the lease is lost; and the numbers of the rows that are cancelled
 -- @include begin
 -- @include names
 -- @include header
@@ -13,7 +13,7 @@ local mids = {}
 for at = ROWS_AT, #ARGV, ROW do mids[#mids + 1] = ARGV[at] end
 local leases, heads = get_many(k.leases, mids), get_many(k.head, mids)
 
-local reply, deadlines = {}, {}
+local reply, deadlines, cancelled = {}, {}, {}
 for i, mid in ipairs(mids) do
   local token = ARGV[ROWS_AT + (i - 1) * ROW + 1]
   local lease, h = unpack_lease(leases[i]), unpack_header(heads[i])
@@ -26,7 +26,8 @@ for i, mid in ipairs(mids) do
   if ours then
     deadlines[#deadlines + 1] = reply[i]
     deadlines[#deadlines + 1] = mid
+    if h and h.marked == 'c' then cancelled[#cancelled + 1] = i - 1 end
   end
 end
 many('ZADD', k.deadlines, deadlines)
-return reply
+return { reply, cancelled }

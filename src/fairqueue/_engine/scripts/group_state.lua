@@ -2,10 +2,14 @@
 -- the first 500 lanes that wait; of the others each lane of a tenant that was looked at counts as one, and each tenant.
 -- ARGV schema now:int group revision
 -- FLAGS no-writes,allow-oom
--- REPLY limit in force or 'none', held or nothing when the key is broken, messages waiting, holders
+-- REPLY limit in force or 'none', held or nothing when the key is broken, messages waiting, holders, its rate: none, or
+-- n, per, burst, tokens now, instant of the next one or -1; slots that are guaranteed
+-- or 0
 -- @include begin
 -- @include names
+-- @include bell
 -- @include gates
+-- @include rates
 -- @include revision
 
 local MAX_LANES = 500
@@ -39,4 +43,14 @@ end
 
 local waiting = 0
 for _, pool in ipairs(call('SMEMBERS', k.waiters(group))) do waiting = waiting + waiting_in(pool) end
-return { limit and int(limit) or 'none', held, waiting, holders }
+
+rates.must_be_readable()
+local bucket, rate = rates.of(group), {}
+if bucket then
+  local tokens = math.min(rates.tokens(group), bucket.burst)
+  local next_at = rates.instant_of(bucket, tokens + 1)
+  rate = { int(bucket.n), int(bucket.per), int(bucket.burst), int(tokens), next_at and int(next_at) or '-1' }
+end
+local of_tenant = limit_of_group(group) == 'tenant' and try('HGET', k.guarantees, string.match(group, '\31(.*)$'))
+local guaranteed = type(of_tenant) == 'string' and count_in(of_tenant) or 0
+return { limit and int(limit) or 'none', held, waiting, holders, rate, math.max(0, guaranteed) }

@@ -4,10 +4,18 @@
 -- FLAGS allow-oom
 -- REPLY how many
 -- @include transition
+-- @include irreplaceable
 -- @include replay
 
 local answered = recorded(REPLAY_MS)
 if answered then return tonumber(answered) end
+
+-- A purge or an enqueue was cut: there is no message, but something of one. Where there is nothing nothing is written.
+local function left_behind(mid)
+  local listed = try('ZSCORE', k.dead(tenant), id_of(mid))
+  if listed and not failed(listed) then return true end
+  return call('HEXISTS', k.body, mid) == 1 or call('HEXISTS', k.notes, mid) == 1
+end
 
 local mids = {}
 for at = ROWS_AT, #ARGV do mids[#mids + 1] = tenant .. US .. ARGV[at] end
@@ -20,9 +28,9 @@ for i, mid in ipairs(mids) do
     make_gone(mid)
     unlist_later(mid, h)
     count(tenant, 'purged')
-  elseif not heads[i] then
+  elseif not heads[i] and left_behind(mid) then
     at_letters_of(tenant)
-    drop_body(mid) -- a purge was cut: the rest of it goes
+    drop_remains(mid)
     unlisted[mid] = { state = 'x' }
   end
 end

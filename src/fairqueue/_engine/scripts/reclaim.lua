@@ -1,14 +1,16 @@
--- reclaim: every expired lease goes back to its old place at once, or, after too many crashes, to the dead
--- letters. The slots are freed in the same step, by what the lease lists: a process that never saw the
--- message can do it. With `hold` (ms) the leases of before an outage are not judged for so long after the server was
--- first seen to serve again: the handlers that went on meanwhile have not had the time to extend them. It is the
--- server that remembers, since whoever asks may have started after the outage; and how long it has run does not tell
--- when it had loaded its data.
+-- reclaim: every expired lease goes back to its old place at once, or, after too many crashes, to the dead letters;
+-- one that was cancelled meanwhile ends. The slots are freed in the same step, by what the lease lists: a process
+-- that never saw the message can do it. With `hold` (ms) the leases of before an outage are not judged for so long
+-- after the server was first seen to serve again: the handlers that went on meanwhile have not had the time to extend
+-- them. It is the server that remembers, since whoever asks may have started after the outage; and how long it has
+-- run does not tell when it had loaded its data.
 -- ARGV schema now:int session stream callno limit:int hold:int
 -- FLAGS allow-oom
 -- REPLY how many were looked at, mids put back, mids that died
 -- @include transition
+-- @include irreplaceable
 -- @include bury
+-- @include expiring
 -- @include replay
 
 local answered = recorded(REPLAY_MS)
@@ -46,7 +48,7 @@ local reclaimed, dead = {}, {}
 
 -- A settle that was cut may have put a message in its next place and not said so in the header: it leaves that first.
 local function leave_other_places(mid)
-  call('ZREM', k.delayed, mid)
+  if call('ZREM', k.delayed, mid) == 1 then call('ZREM', k.delayed_names, mid) end
   local tenant = tenant_of(mid)
   local letters = try('ZREM', k.dead(tenant), id_of(mid))
   if failed(letters) and not other_type(k.dead(tenant), 'zset') then error(letters) end
@@ -55,6 +57,10 @@ end
 
 local function take_back(mid, lease, h)
   leave_other_places(mid)
+  if h.marked == 'c' then
+    make_gone(mid)
+    return count(tenant_of(mid), 'cancelled')
+  end
   local budget = lease and lease.max_crashes or tonumber(settings.max_crashes)
   h.via, h.crashes = 'c', h.crashes + 1
   count(tenant_of(mid), 'reclaimed')
@@ -82,6 +88,8 @@ for i, mid in ipairs(expired) do
   -- a lease whose message has already left flight (a cut script) is only cleaned up, as is a deadline with nothing
   local in_flight = h and h.state == 'f'
   if in_flight then take_back(mid, lease, h) end
+  -- a claim that was cut has taken it off the list of those that expire
+  if h and (h.state == 'r' or h.state == 'd') then expiring.list(mid, h) end
   if lease then
     free_slots(mid, lease.lane, not in_flight and lease.token or nil)
   elseif in_flight then

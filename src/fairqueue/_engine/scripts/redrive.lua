@@ -1,9 +1,12 @@
--- redrive: dead letters go to the end of their lanes, in their old order; attempt and crashes start again.
+-- redrive: dead letters go to the end of their lanes, in their old order; attempt and crashes start again, and
+-- they expire no more.
 -- ARGV schema now:int session stream callno tenant
 -- ROWS id
 -- REPLY how many
 -- @include transition
+-- @include irreplaceable
 -- @include replay
+-- @include uses
 
 local answered = recorded(REPLAY_MS)
 if answered then return tonumber(answered) end
@@ -27,6 +30,8 @@ local seq = #letters > 0 and numbers('seq', #letters) - #letters or 0
 for i, letter in ipairs(letters) do
   local h = letter.header
   h.attempt, h.crashes, h.redrives, h.via, h.seq = 0, 0, h.redrives + 1, 'v', seq + i
+  uses.note(tenant, lane_of(h.lane).groups, now)
+  h.expires = '' -- whoever sends it back wants it to run
   moved_between(tenant, 'x', make_ready(letter.mid, h))
   count(tenant, 'redriven')
   ids[i] = id_of(letter.mid)

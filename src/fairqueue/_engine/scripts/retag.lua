@@ -11,7 +11,14 @@ local function level(key) try('ZUNIONSTORE', key, 1, key, 'WEIGHTS', 0) end
 
 local function level_scope(scope)
   level(k.ring(scope))
+  local below = call('ZRANGE', k.below(scope), 0, -1)
   stop_clock(scope)
+  for _, tenant in ipairs(below) do call('ZADD', k.below(scope), 0, tenant) end
+end
+
+local function level_pool()
+  level_scope('p' .. US .. pool)
+  call('UNLINK', k.deficits(pool))
 end
 
 local function level_tenant(tenant)
@@ -20,7 +27,27 @@ local function level_tenant(tenant)
   for _, group in ipairs(call('HVALS', parked_key(any))) do level(waiting_key(pool, group, tenant)) end
 end
 
-local function level_group(group) level_scope(group_scope(pool, group)) end
+-- The tags of promises too: virtual time goes on to the tag of a promise that is kept, so an old one would put whoever
+-- comes next behind all that was ever served here.
+local function level_promises(group)
+  local woken, levelled = woken_key(pool, group), {}
+  local found = try('HGETALL', woken)
+  for at = 1, failed(found) and 0 or #found, 2 do
+    local name, text = found[at], found[at + 1]
+    local head, tail = string.match(text, '^(%d+\31[^\31]+\31)[^\31]*(\31%d+)$')
+    if string.find(name, '\30', 1, true) then head, tail = string.match(text, '^([^\31]+\31)[^\31]+$'), '' end
+    if head then
+      levelled[#levelled + 1] = name
+      levelled[#levelled + 1] = head .. '0' .. tail
+    end
+  end
+  many('HSET', woken, levelled)
+end
+
+local function level_group(group)
+  level_scope(group_scope(pool, group))
+  level_promises(group)
+end
 
 local PAGE = 100
 local what, from = string.match(cursor, '^(%l+)(%d+)$')
@@ -38,7 +65,7 @@ elseif what == 'groups' then
   for _, group in ipairs(page[2]) do level_group(group) end
 else
   page = { '0' }
-  level_scope('p' .. US .. pool)
+  level_pool()
 end
 flush_clocks()
 return page[1] == '0' and after[what] or what .. page[1]

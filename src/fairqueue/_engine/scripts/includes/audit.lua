@@ -45,6 +45,17 @@ local function check_tags(key, scope, subject)
   end
 end
 
+-- Who goes before the others takes turns with them.
+local function check_below(scope, subject)
+  if not sound(k.below(scope), 'zset', subject) then return end
+  for _, tenant in ipairs(call('ZRANGE', k.below(scope), 0, MOST_TAGS - 1)) do
+    if not call('ZSCORE', k.ring(scope), tenant) then
+      found('MOVES', subject, tenant .. ' is among those who go first but takes no turns')
+      if fix == 1 then call('ZREM', k.below(scope), tenant) end
+    end
+  end
+end
+
 -- Slots that cannot be counted are found where they are needed too, for nobody may ever have held one. Reconcile mends
 -- them.
 local function check_countable(group)

@@ -26,16 +26,17 @@ local function counted(count, charge, since, number)
   return table.concat({ count, float(charge), float(since), int(number) }, US)
 end
 
--- One more slot is promised to the lane, at its tenant's tag.
-local function add_baton(lane, group, tag, cost)
+-- One more slot is promised to the lane, at its tenant's tag, for a message that charges so much.
+local function add_baton(lane, group, tag, charged)
   local count, charge, since, number = batons_of(lane, group)
-  local woken, text = woken_key(lane.pool, group), counted(count + 1, charge + cost, since or tag, number)
+  local woken, text = woken_key(lane.pool, group), counted(count + 1, charge + charged, since or tag, number)
   -- in one command: cut in between, there would be fewer batons than counted
   if count > 0 then
-    call('HSET', woken, lane.name, text, further_baton(lane, number + count), float(cost) .. US .. float(tag))
+    call('HSET', woken, lane.name, text, further_baton(lane, number + count), float(charged) .. US .. float(tag))
   else
     call('HSET', woken, lane.name, text)
   end
+  guarantees.promise(group_scope(lane.pool, group), lane.tenant, 1)
 end
 
 -- What a further baton charged and its tag; nil where that is damaged.
@@ -48,6 +49,7 @@ end
 -- The slot that was promised last is not for this lane any more. Returns what that promise had charged.
 local function give_up(lane, group)
   local woken, count, charge, since, number = woken_key(lane.pool, group), batons_of(lane, group)
+  guarantees.promise(group_scope(lane.pool, group), lane.tenant, -1)
   if count <= 1 then
     call('HDEL', woken, lane.name)
     return charge
@@ -64,6 +66,7 @@ local function drop_batons(lane, group)
   local batons = { lane.name }
   for further = 1, count - 1 do batons[#batons + 1] = further_baton(lane, number + further) end
   many('HDEL', woken, batons)
+  guarantees.promise(group_scope(lane.pool, group), lane.tenant, -count)
   leave_list(lane, group)
 end
 
@@ -72,13 +75,13 @@ end
 -- if its messages come one by one.
 local function wait_for_more(lane)
   local function stand_again(group, count, charge)
-    local waiting, limit, held = waiting_key(lane.pool, group, lane.tenant), limit_of(group), held_in(group)
-    local is_full = limit and held and held + call('HLEN', woken_key(lane.pool, group)) >= limit
+    local waiting, room = waiting_key(lane.pool, group, lane.tenant), rates.room(group)
+    local is_full = room and room < math.huge and call('HLEN', woken_key(lane.pool, group)) >= room
     if not is_full or call('ZSCORE', waiting, lane.name) then return end
     local _, seq = standing(lane, count)
     local tag = seq and tonumber(call('ZSCORE', k.ring(lane.scope), lane.name))
     if not tag then return end
-    local lane_tag = policy.lane_served(tag, charge, seq)
+    local lane_tag = policy.served(lane.scope, lane.name, tag, weights.cost(lane.tenant, charge), seq)
     join(lane, group, lane_tag)
     call('ZADD', waiting, lane_tag, lane.name)
   end
@@ -93,27 +96,34 @@ end
 local function refund(scope, tenant, charge)
   for _, key in ipairs({ k.ring(scope), k.tags(scope) }) do
     local tag = tag_in(call('ZSCORE', key, tenant))
-    if tag then return call('ZADD', key, math.max(tag - charge, math.min(tag, clock(scope))), tenant) end
+    if tag then
+      call('ZADD', key, math.max(tag - charge, math.min(tag, clock(scope))), tenant)
+      return guarantees.again(scope, tenant)
+    end
   end
 end
 
--- The lane took a slot that was promised to it, for a message of that cost. True if it had been. After the last one it
--- is `listed` still: it leaves the list unless it waits at the same group again. Virtual time goes on when a promise is
--- kept: whoever comes between the two is not behind those who were promised many.
-local function use_baton(lane, group, cost)
+-- The lane took a slot that was promised to it, for a message that charges so much. True if it had been. After the last
+-- one it is `listed` still: it leaves the list unless it waits at the same group again. Virtual time goes on when a
+-- promise is kept: whoever comes between the two is not behind those who were promised many.
+local function use_baton(lane, group, charged)
   local woken, count, charge, since, number = woken_key(lane.pool, group), batons_of(lane, group)
   if count == 0 then return false end
   local scope = group_scope(lane.pool, group)
-  if since and since > clock(scope) and not policy.by_seq then set_clock(scope, since) end
+  if since and since > clock(scope) and not policy.by_seq then
+    set_clock(scope, guarantees.time(scope, lane.tenant, since))
+  end
+  guarantees.promise(scope, lane.tenant, -1)
   if count > 1 then
     local _, following = further_of(lane, group, number + 1)
     call('HDEL', woken, further_baton(lane, number + 1))
-    call('HSET', woken, lane.name, counted(count - 1, charge - cost, following or (since or 0) + cost, number + 1))
+    following = following or (since or 0) + charged
+    call('HSET', woken, lane.name, counted(count - 1, charge - charged, following, number + 1))
     return true
   end
   call('HDEL', woken, lane.name)
   -- another message than the one it was promised to, which cost more or less
-  if charge ~= cost and not policy.by_seq then refund(scope, lane.tenant, charge - cost) end
+  if charge ~= charged and not policy.by_seq then refund(scope, lane.tenant, charge - charged) end
   lane.listed = lane.listed or {}
   lane.listed[group] = true
   return true
@@ -128,6 +138,7 @@ local function hand_back(lane)
       local scope = group_scope(lane.pool, group)
       drop_batons(lane, group)
       if not policy.by_seq then refund(scope, lane.tenant, charge) end
+      guarantees.again(scope, lane.tenant)
       batons[group] = count
     end
   end

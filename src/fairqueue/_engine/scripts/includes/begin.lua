@@ -1,6 +1,7 @@
 -- What every script does first: refuse before it writes when the namespace speaks another schema, and fix
 -- the instant it works at (the server's clock; a test's clock replaces it).
 local US = '\31'
+-- SHARES try other_type count_in own_sign to_be_rebuilt call settings int failed CHUNK many get_many
 local try = redis.pcall
 
 -- The type that a key holds instead of the one it should; nil when there is nothing wrong with it.
@@ -24,12 +25,15 @@ local function counted_anew(refusal, key, field, by)
   return redis.call('HINCRBY', key, field, by)
 end
 
--- Lists must be written again from the messages: reconcile is told. The sign is of this script alone, so that no walk
--- that began before takes it away.
-local function to_be_rebuilt()
-  local sign = redis.call('TIME')
-  redis.call('HSET', k.settings, 'to_rebuild', sign[1] .. '.' .. sign[2])
+-- A sign of this script alone: scripts run one after another, so no two have the same instant. By the server's clock,
+-- whatever is counted or lost: a sign that came again could be taken away for another.
+local function own_sign()
+  local at = redis.call('TIME')
+  return at[1] .. '.' .. at[2]
 end
+
+-- Lists must be written again from the messages: reconcile is told, and no walk that began before takes the sign away.
+local function to_be_rebuilt() redis.call('HSET', k.settings, 'to_rebuild', own_sign()) end
 
 -- An index that holds another type (somebody's hand) must stop nobody but who is in it. It can be written again from
 -- the messages: it is removed, and reconcile is told; for who only reads it is empty. Everything else of a wrong type
@@ -54,13 +58,17 @@ local function call(command, key, ...)
   return reply
 end
 
-local as_stored = call('HMGET', k.settings, 'schema', 'scheduler', 'max_attempts', 'max_crashes', 'dead_letters',
-  'revision')
+-- Settings of another type are lost: the next client that learns so gives back what it knew of them.
+local as_stored = try('HMGET', k.settings, 'schema', 'scheduler', 'max_attempts', 'max_crashes', 'dead_letters',
+  'revision', 'guarantees', 'quantum')
+if as_stored.err then as_stored = {} end
 local settings = {
   schema = as_stored[1], scheduler = as_stored[2],
   max_attempts = tonumber(as_stored[3]) and as_stored[3] or '12', -- damaged: the default
   max_crashes = tonumber(as_stored[4]) and as_stored[4] or '5',
   dead_letters = as_stored[5],
+  guarantees = as_stored[7] == '1', -- somebody has one
+  quantum = tonumber(as_stored[8]), -- of "drr"
   revision = as_stored[6] ~= '' and as_stored[6] or '0', -- stored by a version that did not count them, or damaged
 }
 if not settings.schema then return redis.error_reply('FQUNCONFIGURED no settings are stored under this name') end
@@ -74,14 +82,17 @@ if now == 0 then
 end
 
 -- Lua would write large integers as floats. The same instants are written again and again.
-local integers = {}
-local function int(number)
-  local text = integers[number]
-  if not text then
-    text = string.format('%.0f', number)
-    integers[number] = text
+local int
+do
+  local integers = {}
+  function int(number)
+    local text = integers[number]
+    if not text then
+      text = string.format('%.0f', number)
+      integers[number] = text
+    end
+    return text
   end
-  return text
 end
 
 -- A pcall's error reply, or nil.

@@ -8,21 +8,33 @@ local function gate_of(group)
   local held = held_in(group)
   if not held then mark_dirty(group, 'dirty') end
   local state = dirty_state(group)
-  gate = { limit = limit_of(group), held = held, dirty = state, closed = state == 'closed' or not held, taken = 0 }
-  gate.handed_back = 0
+  gate = {
+    limit = limit_of(group), held = held, dirty = state, closed = state == 'closed' or not held,
+    taken = 0, handed_back = 0,
+  }
   gates[group] = gate
   return gate
 end
 
--- Is there room for this lane? Slots that woken lanes were promised are not free for others. When there are more
--- promises than slots (the limit was lowered) the first holder in the pool's order comes in, not the last.
-local function has_room(gate, lane, group)
+guarantees.held = function(group) return gate_of(group).held end
+
+-- Do so many slots, or tokens, let this lane in? Those that woken lanes were promised are not free for others. When
+-- there are more promises than slots (the limit was lowered) the first holder in the pool's order comes in, not the
+-- last.
+local function suffices(free, gate, lane, group)
   local woken = call('HLEN', woken_key(lane.pool, group))
   gate.woken = woken > 0
-  if not gate.limit then return true end
-  if woken > 0 and batons_of(lane, group) > 0 then return gate.held < gate.limit end
-  return gate.held + woken + gate.handed_back < gate.limit
+  if woken > 0 and batons_of(lane, group) > 0 then return free > 0 end
+  return free > woken + gate.handed_back
 end
+
+-- Slots that are free, as far as there are tokens for them.
+local function free_in(gate, group)
+  return math.min(gate.limit and gate.limit - gate.held or math.huge, rates.tokens(group))
+end
+
+local function has_room(gate, lane, group) return suffices(free_in(gate, group), gate, lane, group) end
+local function has_token(gate, lane, group) return suffices(rates.tokens(group), gate, lane, group) end
 
 -- A slot that was handed back in this script is for one of those who wait: they are woken at its end, the least served
 -- first, and whoever comes by until then is one of them.
@@ -34,7 +46,7 @@ end
 -- A group that is full of promises alone lets in whoever may take one over.
 local function lets_in(gate, lane, group)
   if has_room(gate, lane, group) then return true end
-  return gate.held < gate.limit and rival_of(lane, group) ~= nil
+  return free_in(gate, group) > 0 and rival_of(lane, group) ~= nil
 end
 
 -- The group that keeps this lane out, and whether it must be reconciled before anybody may wait at it: one that cannot
@@ -56,6 +68,7 @@ local function keeps_out(lane, mid)
     local gate = gate_of(group)
     if gate.limit and call('HEXISTS', k.slots(group), mid) == 1 then
       if gate.held - 1 >= gate.limit then return group end
+      if not has_token(gate, lane, group) then return group end
     elseif not has_room(gate, lane, group) then
       return group
     end
@@ -87,7 +100,7 @@ end
 -- the lane has to wait: its own leftover would never wake it.
 local function own_leftover(lane, group, taken)
   local gate, elsewhere = gate_of(group), nil
-  if gate.closed then return nil end
+  if gate.closed or not has_token(gate, lane, group) then return nil end
   for _, mid in ipairs(holders_in(lane, group, gate.held)) do
     if not taken[mid] and tenant_of(mid) == lane.tenant and call('ZSCORE', k.lane(lane.name), mid) then
       local by = keeps_out(lane, mid)

@@ -13,7 +13,7 @@ local function new_lease(pick, number)
   pick.record = pack_lease({
     token = h.token, consumer = consumer, claimed_at = int(now), attempt = h.attempt,
     max_attempts = h.max_attempts ~= '' and h.max_attempts or settings.max_attempts,
-    max_crashes = settings.max_crashes, lane = h.lane,
+    max_crashes = settings.max_crashes, charge = charges.pack(pick.charged, pick.turn), lane = h.lane,
   })
 end
 
@@ -55,20 +55,24 @@ local function leave_lanes()
 end
 
 local function take(given, rest)
-  local leases, deadlines, heads = {}, {}, {}
+  local leases, deadlines, heads, started = {}, {}, {}, {}
   local number = #picks > 0 and numbers('claims', #picks) - #picks or 0
+  rates.save()
   for i, pick in ipairs(picks) do
+    service.note(pick.lane, pick.header, pick.charged, pick.promised)
     new_lease(pick, number + i)
     given[#given + 1] = { mid = pick.mid, token = pick.token, header = pick.text }
     leases[i * 2 - 1], leases[i * 2] = pick.mid, pick.record
     deadlines[i * 2 - 1], deadlines[i * 2] = int(now + visibility), pick.mid
     heads[i * 2 - 1], heads[i * 2] = pick.mid, pick.text
     moved_between(pick.lane.tenant, 'r', 'f')
+    if pick.header.expires ~= '' then started[#started + 1] = pick.mid end
   end
   if #picks > 0 then tally('claimed', #picks) end
   if #given + #rest > 0 or this_call.again then claim_record(given, rest) end
   many('HSET', k.leases, leases)
   many('ZADD', k.deadlines, deadlines)
+  many('ZREM', k.expiring, started) -- cut here, they are listed again when the lease has expired
   many('HSET', k.head, heads)
   take_slots()
   leave_lanes()

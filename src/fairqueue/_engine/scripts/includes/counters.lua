@@ -39,11 +39,11 @@ local function flush_counters()
   end
 end
 
--- The last of so many new numbers. A counter that was set to what no place in a lane can be made of goes on from the
--- clock, as one does that is no number any more.
+-- The last of so many new numbers. They begin above 1 (configure writes that), so one that began at nothing was lost:
+-- it goes on from the clock, ahead of the numbers in use, and so does one that no place can be made of.
 local function numbers(name, count)
   local last = call('HINCRBY', k.counters, name, count)
-  if last >= count and last < SEQS then return last end
+  if last > count and last < SEQS then return last end
   call('HSET', k.counters, name, int(now))
   return call('HINCRBY', k.counters, name, count)
 end

@@ -1,6 +1,7 @@
 -- Limits and what is held against them.
+-- @include pauses
 local MAX_HOLDERS = 128 -- a script looks at each holder of a group that has no more than these
-local any_dirty = call('HLEN', k.dirty) > 0
+local any_dirty = not none_is_set and call('HLEN', k.dirty) > 0
 
 local function is_limit(text) return text == 'none' or (count_in(text) or -1) >= 0 end
 
@@ -8,13 +9,17 @@ local function is_limit(text) return text == 'none' or (count_in(text) or -1) >=
 local function declared_default(name)
   local readable, declared = pcall(cjson.decode, call('HGET', k.settings, 'limits') or '')
   for _, limit in ipairs(readable and type(declared) == 'table' and declared or {}) do
-    if limit.name == name then return type(limit.default) == 'number' and int(limit.default) or 'none' end
+    if type(limit) == 'table' and limit.name == name then
+      return type(limit.default) == 'number' and int(limit.default) or 'none'
+    end
   end
 end
 
 -- The limit in force, or nil for unlimited: the group's own, else the declared default of its kind. A value that is no
 -- limit (somebody's hand) is none.
 local function limit_of(group)
+  local pause = pauses.named_by(group)
+  if pause then return pauses.stands(pause) and 0 or nil end
   local own, default = unpack(call('HMGET', k.limits, group, limit_of_group(group)))
   local value = is_limit(own) and own or default
   if value and not is_limit(value) then value = declared_default(limit_of_group(group)) end

@@ -1,9 +1,12 @@
 -- The places a message can be put, each written before the old one is left; the header says which one is true.
--- SHARES put_header make_delayed make_ready note make_dead salvage_header readable_header drop_body gone unlisted
--- SHARES make_gone unlist_later left_flight flush_moves at_letters_of letters_in_doubt letters_leave
+-- SHARES put_header make_delayed make_ready note make_dead salvage_header readable_header drop_remains gone
+-- SHARES unlisted make_gone unlist_later unlist left_flight emptied_leave flush_moves
+-- SHARES at_letters_of letters_leave
 local function put_header(mid, h) call('HSET', k.head, mid, pack_header(h)) end
 
+-- Its name first, and struck last: whoever looks for what is delayed of a tenant goes by the names.
 local function make_delayed(mid, h, due)
+  call('ZADD', k.delayed_names, 0, mid)
   call('ZADD', k.delayed, due, mid)
   h.state, h.moved_at = 'd', int(due)
   put_header(mid, h)
@@ -30,21 +33,18 @@ end
 
 -- Tenants whose dead letters this script changes are marked meanwhile. One that is cut leaves its mark, and reconcile
 -- looks through those letters: nobody else might come to them for a long time. Each mark is of one script alone, so no
--- other, and no walk that began before, takes it away. A list that cannot be written has one mark for all.
-local at_letters, broken = {}, {} -- tenant -> the mark; tenants whose list failed
+-- other, and no walk that began before, takes it away. A list that cannot be written is to be written again.
+local at_letters = {} -- tenant -> the mark
 
 local function at_letters_of(tenant)
   if at_letters[tenant] then return end
-  at_letters[tenant] = tenant .. US .. int(numbers('doubts', 1))
+  at_letters[tenant] = tenant .. US .. own_sign()
   call('SADD', k.doubtful, at_letters[tenant])
 end
-
-local function letters_in_doubt(tenant) broken[#broken + 1] = tenant .. US end
 
 local function letters_are_right()
   local marks = {}
   for _, mark in pairs(at_letters) do marks[#marks + 1] = mark end
-  many('SADD', k.doubtful, broken) -- first: the others go
   many('SREM', k.doubtful, marks)
 end
 
@@ -52,7 +52,7 @@ end
 local function letters_leave(tenant, ids)
   for from = 1, #ids, CHUNK do
     local these = { unpack(ids, from, math.min(from + CHUNK - 1, #ids)) }
-    if failed(try('ZREM', k.dead(tenant), unpack(these))) then letters_in_doubt(tenant) end
+    if failed(try('ZREM', k.dead(tenant), unpack(these))) then to_be_rebuilt() end
   end
   if call('EXISTS', k.dead(tenant)) == 0 then call('SREM', k.dead_tenants, tenant) end
 end
@@ -70,7 +70,7 @@ local function make_dead(mid, h, reason, text)
   local at = numbers('dead', 1)
   call('SADD', k.dead_tenants, tenant) -- first: a list of letters that is not registered is found by nobody
   if failed(try('ZADD', k.dead(tenant), at, id_of(mid))) then
-    letters_in_doubt(tenant)
+    to_be_rebuilt()
     make_delayed(mid, h, now + RETRY_LANE_MS)
     return 'd'
   end
@@ -84,7 +84,7 @@ local function salvage_header(lane, token, attempt)
   return {
     state = 'f', token = token, via = 'e', attempt = attempt, crashes = 0, deliveries = attempt, redrives = 0,
     noted = 0, max_attempts = '', priority = 0, cost = '1', seq = numbers('seq', 1),
-    enqueued_at = int(now), moved_at = int(now), lane = lane,
+    enqueued_at = int(now), moved_at = int(now), expires = '', marked = '', lane = lane,
   }
 end
 
@@ -107,10 +107,11 @@ end
 
 -- What is left of an index entry without a header: an enqueue was cut, or a message ended. But one whose header was
 -- destroyed while it was in flight still has its lease, and is written again from that.
-local function drop_body(mid)
+local function drop_remains(mid)
   if call('HEXISTS', k.leases, mid) == 1 then return end
   call('HDEL', k.body, mid)
   call('HDEL', k.notes, mid)
+  call('ZREM', k.expiring, mid)
 end
 
 -- Messages that end here. The header goes first, so that the message is gone; the index that listed it goes last,
@@ -132,11 +133,13 @@ end
 
 local function unlist(mid, h)
   local tenant = tenant_of(mid)
+  if h.state ~= 'x' then call('ZREM', k.expiring, mid) end
   if h.state == 'r' then
     try('ZREM', k.lane(h.lane), mid)
     emptied[lane_of(h.lane)] = true
   elseif h.state == 'd' then
     call('ZREM', k.delayed, mid)
+    call('ZREM', k.delayed_names, mid)
   elseif h.state == 'x' then
     letters_leave(tenant, { id_of(mid) })
   end
@@ -144,6 +147,12 @@ end
 
 local landed = {} -- mids that have left flight
 local function left_flight(mid) landed[#landed + 1] = mid end
+
+-- Lanes out of which messages were taken, and which have none now.
+local function emptied_leave()
+  for lane in pairs(emptied) do lane_emptied(lane) end
+  emptied = {}
+end
 
 -- In this order: slots, then the records that describe them, then the messages that ended, then whoever waits.
 local function flush_moves()
@@ -154,8 +163,9 @@ local function flush_moves()
   many('HDEL', k.notes, gone)
   many('ZREM', k.deadlines, landed)
   for mid, h in pairs(unlisted) do unlist(mid, h) end
-  for lane in pairs(emptied) do lane_emptied(lane) end
+  emptied_leave()
   wake_freed()
+  rates.finish()
   flush_clocks()
   flush_counters()
   letters_are_right()

@@ -10,14 +10,17 @@ local RETRY_LANE_MS = 10000 -- until a message is tried again whose lane could n
 local function enter_tenant(lane, seq, in_turn)
   local tag = tonumber(call('ZSCORE', k.ring(lane.pool_scope), lane.tenant))
   if tag then
-    if policy.by_seq and seq < tag then call('ZADD', k.ring(lane.pool_scope), seq, lane.tenant) end
+    if policy.by_seq and seq < tag then
+      call('ZADD', k.ring(lane.pool_scope), seq, lane.tenant)
+      guarantees.follow(lane.pool_scope, lane.tenant, seq)
+    end
     return
   end
   local function least()
     local _, of_first = first(lane.scope)
     return math.min(of_first or seq, seq)
   end
-  tag = policy.tenant_enters(clock(lane.pool_scope), last_tag(lane.pool_scope, lane.tenant), least)
+  tag = policy.enters(lane.pool_scope, last_tag(lane.pool_scope, lane.tenant), least)
   if in_turn and not policy.by_seq then tag = behind_equals(lane.pool_scope, tag) end
   enter(lane.pool_scope, lane.tenant, tag)
   call('SADD', k.pools, lane.pool)
@@ -27,7 +30,7 @@ end
 local function enter_lane(lane, tag, seq, in_turn)
   bells[lane.pool] = true
   enter_tenant(lane, seq, in_turn)
-  enter(lane.scope, lane.name, policy.lane_enters(clock(lane.scope), tag, seq))
+  enter(lane.scope, lane.name, policy.enters(lane.scope, tag, seq))
 end
 
 -- A message is about to be ready in this lane: the lane takes turns, unless it is parked.
@@ -46,7 +49,7 @@ end
 -- Called when a tenant lost a claimable or a parked lane: forgets turns that nobody waits for any more.
 local function tenant_changed(lane, tag)
   if call('EXISTS', k.ring(lane.scope)) == 1 then return end
-  leave(lane.pool_scope, lane.tenant, tag)
+  policy.leaves(lane.pool_scope, lane.tenant, tag)
   if call('EXISTS', parked_key(lane)) == 1 then return end
   stop_clock(lane.scope)
   call('SREM', k.blocked(lane.pool), lane.tenant)

@@ -7,7 +7,7 @@ local rivals = {} -- scope -> who holds batons there, as this script knows them
 -- The lane's turn at the group: where its tenant stands, or would come in.
 local function turn_at(scope, lane)
   local standing = tag_in(call('ZSCORE', k.ring(scope), lane.tenant))
-  return standing or policy.tenant_enters(clock(scope), last_tag(scope, lane.tenant))
+  return standing or policy.enters(scope, last_tag(scope, lane.tenant))
 end
 
 local function largest_tag(scope)
@@ -48,31 +48,42 @@ local function look_again(pool, group, scope)
   return found
 end
 
+-- Is this one's promise for `lane` to take? What a tenant lacks of its guarantee only another such tenant takes, and it
+-- takes a promise of whoever lacks nothing, whoever's turn is earlier.
+local function gives_way(rival, lane, scope, own, favoured)
+  if not rival.turn or rival.lane.tenant == lane.tenant then return false end
+  if favoured ~= guarantees.covers(scope, rival.lane.tenant) then return favoured end
+  return rival.turn > own
+end
+
 local function rivals_in(pool, group, scope) return rivals[scope] or look_again(pool, group, scope) end
 
 -- Of another tenant, with the latest turn that is still promised, if that is later than `own`; else nil.
-local function latest_of(lane, group, known, own)
+local function latest_of(lane, group, known, own, favoured)
   local latest
+  local scope = group_scope(lane.pool, group)
   for _, rival in ipairs(known) do
-    local later = rival.turn and rival.turn > own and rival.lane.tenant ~= lane.tenant
-    if later and not (latest and latest.turn >= rival.turn) then latest = rival end
+    local gives = gives_way(rival, lane, scope, own, favoured)
+    if gives and not (latest and latest.turn >= rival.turn) then latest = rival end
   end
   if not latest then return nil end
   local turn = latest.turn
   latest.turn = last_turn(latest.lane, group)
   if latest.turn == turn then return latest end
-  return latest_of(lane, group, known, own) -- it has come for its slots meanwhile
+  return latest_of(lane, group, known, own, favoured) -- it has come for its slots meanwhile
 end
 
 local function rival_of(lane, group)
   if policy.by_seq then return nil end
   local scope = group_scope(lane.pool, group)
   local own = turn_at(scope, lane)
-  if own >= largest_tag(scope) then return nil end
+  local favoured = guarantees.is_below(scope, lane.tenant)
+  if not favoured and own >= largest_tag(scope) then return nil end
   local known = rivals_in(lane.pool, group, scope)
-  local rival = latest_of(lane, group, known, own)
+  local rival = latest_of(lane, group, known, own, favoured)
   if rival or not known.changed then return rival end
-  return latest_of(lane, group, look_again(lane.pool, group, scope), own) -- others may be left that were not looked at
+  -- others may be left that were not looked at
+  return latest_of(lane, group, look_again(lane.pool, group, scope), own, favoured)
 end
 
 local function has_promises(lane, group)
@@ -97,17 +108,20 @@ local function take_from(rival, group, scope)
   local lane_tag = tag_in(call('ZSCORE', k.ring(lane.scope), lane.name)) or clock(lane.scope)
   local tenant_tag = tag_in(call('ZSCORE', k.ring(lane.pool_scope), lane.tenant))
   if count == 1 then return park(lane, group, lane_tag, tenant_tag) end
-  call('ZADD', waiting_key(lane.pool, group, lane.tenant), 'NX', lane_tag + charge - given_up, lane.name)
+  call('ZADD', waiting_key(lane.pool, group, lane.tenant), 'NX',
+    lane_tag + weights.cost(lane.tenant, charge - given_up), lane.name)
   return {}
 end
 
 -- The lane takes over a promise: its tenant is charged at the group as if it had been woken there. Virtual time goes on
 -- to its turn, unless other lanes of it have promises of earlier turns.
-local function take_over(lane, group, cost, rival)
+local function take_over(lane, group, charged, rival)
   local scope = group_scope(lane.pool, group)
   local handed_back = take_from(rival, group, scope)
   local tag, in_ring = turn_at(scope, lane), call('ZSCORE', k.ring(scope), lane.tenant)
-  if tag > clock(scope) and not has_promises(lane, group) then set_clock(scope, tag) end
-  call('ZADD', in_ring and k.ring(scope) or k.tags(scope), tag + cost, lane.tenant)
+  if tag > clock(scope) and not has_promises(lane, group) then
+    set_clock(scope, guarantees.time(scope, lane.tenant, tag))
+  end
+  call('ZADD', in_ring and k.ring(scope) or k.tags(scope), tag + charged, lane.tenant)
   return handed_back
 end

@@ -1,6 +1,6 @@
 -- Freeing slots: best-effort cleanup that never blocks the transition. What cannot be freed is a leak, and a
 -- leak heals: it is counted, and its group is dirty until reconcile has seen it.
--- SHARES freed free_slots free_later flush_slots wake_freed
+-- SHARES freed free_slots flush_slots wake_freed
 local freed = {} -- group -> mids
 
 local function free_later(group, mid)

@@ -34,7 +34,7 @@ end
 
 -- Nobody takes or waits for turns: virtual time returns to 0 and old tags mean nothing.
 local function stop_clock(scope)
-  call('UNLINK', k.tags(scope))
+  call('UNLINK', k.tags(scope), k.below(scope))
   clocks[scope], moved[scope], stopped[scope] = 0, nil, true
 end
 
@@ -54,11 +54,13 @@ local function last_tag(scope, member) return tag_in(call('ZSCORE', k.tags(scope
 local function enter(scope, member, tag)
   call('ZADD', k.ring(scope), tag, member)
   call('ZREM', k.tags(scope), member)
+  guarantees.follow(scope, member, tag)
 end
 
 -- Leaves the ring; a tag that is still ahead of virtual time is kept, those that fell behind are dropped.
 local function leave(scope, member, tag)
   local time = clock(scope)
+  guarantees.leave(scope, member) -- first: nothing stands there that is in no ring
   if tag_in(tag) and tag > time then call('ZADD', k.tags(scope), tag, member) end
   call('ZREM', k.ring(scope), member)
   call('ZREMRANGEBYSCORE', k.tags(scope), '-inf', '(' .. string.format('%.17g', time))

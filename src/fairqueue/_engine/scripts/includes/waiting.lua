@@ -4,14 +4,20 @@
 local function group_idle(pool, group)
   local scope = group_scope(pool, group)
   if call('EXISTS', k.ring(scope), woken_key(pool, group)) > 0 then return end
+  rates.watch(group)
   stop_clock(scope)
   call('SREM', k.waiters(group), pool)
+  -- nobody holds a slot either: whoever was the last here has been cancelled or paused, not served
+  if not dirty_state(group) and call('EXISTS', k.slots(group), k.waiters(group)) == 0 then
+    call('SREM', k.groups, group)
+  end
 end
 
 -- The tenant waits on at the group at `tag` (nil: where it is) while lanes of it are on the list, or leaves.
 local function wait_on(lane, group, tag)
   local scope = group_scope(lane.pool, group)
   if call('EXISTS', waiting_key(lane.pool, group, lane.tenant)) == 0 then
+    rates.watch(group)
     leave(scope, lane.tenant, tag)
   elseif tag then
     call('ZADD', k.ring(scope), tag, lane.tenant)
@@ -39,11 +45,11 @@ end
 -- The lane's tenant takes turns with those who wait at the group.
 local function join(lane, group, lane_tag)
   local scope = group_scope(lane.pool, group)
+  rates.expect(group)
   call('SADD', k.groups, group)
   call('SADD', k.waiters(group), lane.pool)
-  if call('ZSCORE', k.ring(scope), lane.tenant) then return end
-  local function least() return lane_tag end
-  local tag = policy.tenant_enters(clock(scope), last_tag(scope, lane.tenant), least)
+  if call('ZSCORE', k.ring(scope), lane.tenant) then return guarantees.again(scope, lane.tenant) end
+  local tag = policy.enters(scope, last_tag(scope, lane.tenant), lane_tag)
   enter(scope, lane.tenant, policy.by_seq and tag or behind_equals(scope, tag))
 end
 

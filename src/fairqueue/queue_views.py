@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Generic
 
-from fairqueue import inspect, lookup
+from fairqueue import explain_call, fairness_call, inspect, lookup
 from fairqueue._engine.engine import Engine
+from fairqueue.explanation import Explanation
+from fairqueue.fairness_report import FairnessReport
 from fairqueue.generics import P
 from fairqueue.maintenance.auditor import AuditReport, audit
 from fairqueue.maintenance.reclaimer import ReclaimReport, reclaim
@@ -51,6 +54,25 @@ class QueueViews(Generic[P]):
         """
         return await lookup.get(self._engine, identifier("tenant", tenant), identifier("id", id))
 
+    async def explain(self, tenant: str, id: str) -> Explanation:
+        """Why the message is not running: everything that stops it, or whose turn comes first; ``print()`` it.
+
+        True at one instant of the server, by the rules that a claim has. Reads only, in bounded work.
+
+        Raises:
+            MessageNotFoundError: there is no such message: it is gone (done, cancelled, purged or dropped), or was never enqueued.
+            QueueUnavailableError: the server stayed away.
+
+        Example:
+            >>> print(await queue.explain("acme", "m1"))                        # doctest: +SKIP
+            ready in queue mail of pool default since 2026-01-01 00:00:00 UTC, for 12.5 s
+            limit tenant:acme is full, 1 of 1: held by acme/m0 (worker-1 since 2026-01-01 00:00:01 UTC)
+            >>> why = await queue.explain("acme", "m2")
+            >>> why.state, why.position, why.stops
+            (<MessageState.READY: 'ready'>, 1, ())
+        """
+        return await explain_call.explain(self._engine, identifier("tenant", tenant), identifier("id", id))
+
     async def messages(
         self,
         tenant: str,
@@ -81,6 +103,26 @@ class QueueViews(Generic[P]):
             (['m1', 'm2'], None)
         """
         return await lookup.messages(self._engine, identifier("tenant", tenant), queue, state, limit, cursor)
+
+    async def fairness(self, window: timedelta | float = 900) -> FairnessReport:
+        """Who was served what in the last minutes, what each was entitled to, and how long messages waited.
+
+        Entitlement is max-min fairness by weight, minute by minute, among those who had work in a pool, after what they were
+        served by their guarantees: whoever waits competes, also at a full shared limit; whom its own limit or a pause kept
+        out was entitled to what it received. Counted always, by the claims themselves, to the minute, for an hour.
+
+        Args:
+            window: how far back, in whole minutes of the server's clock, the running one included; 60 to 3,600 s.
+
+        Raises:
+            ConfigurationError: a wrong window. QueueUnavailableError: the server stayed away.
+
+        Example:
+            >>> report = await queue.fairness()
+            >>> report.of("umbrella").received, round(report.jain, 3)           # doctest: +SKIP
+            (2.0, 1.0)
+        """
+        return await fairness_call.fairness(self._engine, window)
 
     async def queues(self, tenant: str) -> AsyncIterator[QueueState]:
         """The tenant's queues that have ready messages.

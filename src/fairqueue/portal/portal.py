@@ -1,9 +1,8 @@
-"""A background event loop for programs without one: each call is run there, and waited for here."""
+"""``Portal``: the loop, its thread, and the calls that are in it."""
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextlib
 import os
 import threading
@@ -13,7 +12,12 @@ from typing import Any, TypeVar
 
 from fairqueue.errors import FairQueueError, QueueClosedError
 
+from .call import PortalCall, Undo, Work
+from .thread import begin, serving, wait_for
+
 T = TypeVar("T")
+
+_AWAITED = 1.0  # seconds that an interrupt waits until its call is over: nobody may be there to do the rest
 
 
 class Portal:
@@ -26,12 +30,18 @@ class Portal:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._calls: set[asyncio.Task[Any] | None] = set()
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._undoing: set[asyncio.Task[Any]] = set()
+        self._before: threading.Thread | None = None  # of a loop that was closed
         self._closed = False
         _portals.add(self)
 
-    def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def call(self, work: Work[T], undo: Undo[T] | None = None, *, certain: bool = False) -> T:
         """The result of the coroutine that ``work`` makes; an interrupt of the caller cancels it.
+
+        ``undo`` gives a result back that came too late for the caller. What is ``certain`` is done in spite of the
+        interrupt. Callers return what this returns, and nothing made of it: an interrupt after the last line here would
+        lose it.
 
         Raises:
             QueueClosedError: the queue is closed, or another thread closed it meanwhile.
@@ -42,27 +52,30 @@ class Portal:
             raise FairQueueError(
                 "expected a call from a thread of the application, got one from the queue's own"
             )
-        with self._lock:  # not between the end of one loop and the start of the next
-            if self._closed:
-                raise QueueClosedError(
-                    "the queue is closed: connect() it, or enter it again, to use it further"
-                )
-            future = asyncio.run_coroutine_threadsafe(self._noted(work), self._running())
+        call, loop = PortalCall(work, undo, certain), None
         try:
-            return future.result()
-        except concurrent.futures.CancelledError:
-            raise QueueClosedError("the queue was closed in another thread while this call waited") from None
-        except BaseException:
-            future.cancel()
+            with self._lock:  # not between the end of one loop and the start of the next
+                if not self._closed:
+                    loop = self._running()
+                    loop.call_soon_threadsafe(call.begin, self._calls)
+            if loop is not None:
+                return call.result()
+        except BaseException as error:
+            if call.raised(error):
+                if isinstance(error, asyncio.CancelledError):
+                    raise QueueClosedError(
+                        "the queue was closed in another thread while this call waited"
+                    ) from None
+            elif loop is not None:
+                self._give_up(call, loop)
             raise
+        raise QueueClosedError("the queue is closed: connect() it, or enter it again, to use it further")
 
-    async def _noted(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        task = asyncio.current_task()
-        self._calls.add(task)
-        try:
-            return await work()
-        finally:
-            self._calls.discard(task)
+    def _give_up(self, call: PortalCall[Any], loop: asyncio.AbstractEventLoop) -> None:
+        """The caller was interrupted: the call is cancelled, and over when this returns, unless the server is away."""
+        with contextlib.suppress(RuntimeError):  # the loop has been closed, and ended it
+            loop.call_soon_threadsafe(call.give_up, self._calls, self._undoing)
+            call.wait_until_over(_AWAITED)
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """The items, fetched one at a time."""
@@ -87,15 +100,18 @@ class Portal:
             # itself would use the epoll. (uvloop minds its forks, and has no such attribute.)
             with contextlib.suppress(AttributeError):
                 self._loop._closed = True  # type: ignore[attr-defined]  # noqa: SLF001
-        self._lock, self._loop, self._thread, self._calls = threading.Lock(), None, None, set()
+        self._lock, self._loop, self._thread, self._before = threading.Lock(), None, None, None
+        self._calls, self._undoing = set(), set()
 
     def _running(self) -> asyncio.AbstractEventLoop:
         """The loop, started if there is none; the caller holds the lock."""
-        if self._loop is None:
+        if self._before is not None:
+            wait_for(self._before)  # its close() was interrupted: two loops must not use one client
+            self._before = None
+        if self._loop is None or self._thread is None:
             loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=loop.run_forever, name="fairqueue-sync", daemon=True)
-            self._thread.start()
-            self._loop = loop
+            self._loop, self._thread = loop, serving(loop)
+        begin(self._thread)
         return self._loop
 
     def open(self) -> None:
@@ -109,27 +125,33 @@ class Portal:
             loop, thread = self._loop, self._thread
             if loop is None or thread is None:
                 return
+            end = PortalCall(lambda: self._end(farewell))
             try:
-                asyncio.run_coroutine_threadsafe(self._end(farewell), loop).result()
+                loop.call_soon_threadsafe(end.begin, set())
+                end.result()
             finally:
-                self._loop = self._thread = None
-                loop.call_soon_threadsafe(loop.stop)
-                thread.join(timeout=5)
-                if not thread.is_alive():
-                    loop.close()
+                self._loop, self._thread, self._before = None, None, thread
+                with contextlib.suppress(RuntimeError):  # it is closed already
+                    loop.call_soon_threadsafe(
+                        end.begin, set()
+                    )  # the interrupt may have come before it was told
+                wait_for(thread)
 
     async def _end(self, farewell: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Only the calls are cancelled: what they have set going, a give-back say, the farewell waits for."""
-        calls = {call for call in self._calls if call is not None}
-        for call in calls:
+        for call in self._calls:
             call.cancel()
-        if calls:
-            await asyncio.wait(calls)
+        if others := self._calls | self._undoing:
+            await asyncio.wait(others)
         try:
             await farewell()
         finally:
-            # Threads of its own do not end with the loop: they would stay as long as the process.
-            await asyncio.get_running_loop().shutdown_default_executor()
+            loop = asyncio.get_running_loop()
+            try:
+                # Threads of its own do not end with the loop: they would stay as long as the process.
+                await loop.shutdown_default_executor()
+            finally:
+                loop.call_soon(loop.stop)
 
 
 _portals: weakref.WeakSet[Portal] = weakref.WeakSet()

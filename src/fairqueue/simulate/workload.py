@@ -1,0 +1,391 @@
+"""What a workload file says: who sends what and when, what the limits are, and who works."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from fairqueue.config import SCHEDULERS, Options
+from fairqueue.errors import ConfigurationError
+from fairqueue.limits import Limit
+from fairqueue.limits import rate as checked_rate
+from fairqueue.new_message import HIGHEST_COST, HIGHEST_PRIORITY, LOWEST_COST, LOWEST_PRIORITY
+from fairqueue.simulate.reading import Section
+from fairqueue.simulate.traffic import LONGEST, Arrivals, RunTime, arrivals_of, run_time_of
+from fairqueue.tenants import HEAVIEST, LIGHTEST
+from fairqueue.validation import LARGEST_INTEGER, choice, expected, identifier, integer
+
+__all__ = ["Stream", "Tenant", "Workers", "Workload", "load_workload", "workload_of"]
+
+T = TypeVar("T")
+MOST_MESSAGES: Final = 10_000_000
+MOST_TENANTS: Final = 100_000
+MOST_WORKERS: Final = 10_000
+TENANT_LIMIT: Final = "tenant"
+SELECTORS: Final = ("tenant", "queue", "pool")
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many deliveries in so many seconds, and at once after a pause."""
+
+    n: int
+    per_s: float
+    burst: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Messages of one kind that a tenant sends. ``cost`` None: what each costs is the seconds it runs."""
+
+    arrivals: Arrivals
+    run: RunTime
+    queue: str
+    pool: str
+    priority: int
+    cost: float | None
+    metadata: dict[str, str]
+    expires_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """One entry of the file: a tenant, or ``count`` alike. ``limit`` is theirs of the limit ``tenant``, if any."""
+
+    name: str
+    count: int
+    streams: tuple[Stream, ...]
+    limits: dict[str, int | None]
+    rates: dict[str, Rate]
+    guaranteed: int | None
+    weight: float
+    backlog: int | None
+
+    def names(self) -> list[str]:
+        """What the tenants are called: ``small-1``, ``small-2`` and so on where there are several."""
+        if self.count == 1:
+            return [self.name]
+        width = len(str(self.count))
+        return [f"{self.name}-{number:0{width}}" for number in range(1, self.count + 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Worker processes that are alike."""
+
+    processes: int
+    concurrency: int
+    pools: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """What has all these selectors starts nothing from ``from_s`` until ``until_s``."""
+
+    selectors: dict[str, str]
+    from_s: float
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A run: made by ``load_workload`` or ``workload_of``."""
+
+    duration_s: float
+    seed: int
+    scheduler: str
+    quantum: float | None
+    charge: str
+    limits: tuple[Limit, ...]
+    own_limits: dict[tuple[str, str], int | None]
+    """Limits of single groups, by the limit's name and the group's id."""
+    rates: dict[tuple[str, str], Rate]
+    """The same of rates."""
+    guarantees: dict[str, int]
+    """Slots of its own limit, or of the default, that are a tenant's before anybody's."""
+    workers: tuple[Workers, ...]
+    tenants: tuple[Tenant, ...]
+    pauses: tuple[Paused, ...]
+
+    @property
+    def capacity(self) -> int:
+        """Messages that all workers run at once."""
+        return sum(workers.processes * workers.concurrency for workers in self.workers)
+
+    @property
+    def expected_messages(self) -> float:
+        """How many are sent, on average."""
+        return sum(
+            tenant.count * stream.arrivals.number_within(self.duration_s)
+            for tenant in self.tenants
+            for stream in tenant.streams
+        )
+
+    def with_seed(self, seed: int) -> Workload:
+        """The same with other draws."""
+        return replace(self, seed=_seed("seed", seed))
+
+
+def load_workload(path: Path) -> Workload:
+    """The workload of a file: YAML, or JSON where the name ends in ``.json``.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or something in it is wrong; the text names the place.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "no text in UTF-8"
+        raise ConfigurationError(f"cannot read the workload {path}: {why}") from error
+    try:
+        return workload_of(_json(text) if path.suffix == ".json" else _yaml(text))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"expected JSON, got: {error}") from error
+
+
+def _yaml(text: str) -> object:
+    try:
+        import yaml  # noqa: PLC0415 - an extra: only who simulates from YAML needs it
+    except ImportError as error:
+        raise ConfigurationError(
+            "a workload in YAML needs PyYAML: pip install pyyaml, or write it as JSON (.json)"
+        ) from error
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise ConfigurationError(f"expected YAML, got: {error}") from error
+
+
+# --- the parts of a file -----------------------------------------------------------------------------------------
+
+
+def workload_of(value: object) -> Workload:
+    """The workload that a mapping says, as a file has it.
+
+    Raises:
+        ConfigurationError: something in it is wrong, or it is too much for a run; the text names the place.
+
+    Example:
+        >>> workload_of({"duration": 60, "workers": {"concurrency": 2}, "tenants": [
+        ...     {"name": "acme", "messages": {"arrivals": {"poisson": 1}, "run": 0.5}}]}).expected_messages
+        60.0
+    """
+    found = Section(value, "", _WORKLOAD)
+    limits, of_groups, rates = _limits(found.value("limits", {}), "limits")
+    tenants = found.each("tenants", _tenant)
+    names = [(one, name) for one in tenants for name in one.names()]
+    own = {(limit, name): most for one, name in names for limit, most in one.limits.items()}
+    rated = {(limit, name): rate for one, name in names for limit, rate in one.rates.items()}
+    workload = Workload(
+        duration_s=found.number("duration", 0.001, LONGEST),
+        seed=_seed("seed", found.value("seed", 1)),
+        scheduler=choice("scheduler", found.value("scheduler", "fair"), SCHEDULERS),
+        quantum=_quantum(found),
+        charge=choice("charge", found.value("charge", "cost"), ("cost", "time")),
+        limits=limits,
+        own_limits=of_groups | own,
+        rates=rates | rated,
+        guarantees={name: one.guaranteed for one, name in names if one.guaranteed is not None},
+        workers=tuple(found.each("workers", _workers)),
+        tenants=tuple(tenants),
+        pauses=tuple(found.each("pauses", _paused, [])),
+    )
+    _check(workload)
+    return workload
+
+
+_WORKLOAD: Final = (
+    "duration",
+    "seed",
+    "scheduler",
+    "quantum",
+    "charge",
+    "limits",
+    "workers",
+    "tenants",
+    "pauses",
+)
+
+
+def _quantum(found: Section) -> float | None:
+    return Options.make(
+        scheduler=found.value("scheduler", "fair"), quantum=found.value("quantum", None)
+    ).quantum
+
+
+def _check(workload: Workload) -> None:
+    if not workload.workers or not workload.tenants:
+        raise expected("tenants" if workload.workers else "workers", "a list of at least one", [])
+    names = Counter(name for tenant in workload.tenants for name in tenant.names())
+    if twice := [name for name, times in names.items() if times > 1]:
+        raise ConfigurationError(f"expected every tenant once, got {twice[0]!r} more than once")
+    declared = {limit.name for limit in workload.limits}
+    if workload.guarantees and TENANT_LIMIT not in declared:
+        raise ConfigurationError(
+            "a tenant has a guarantee, but limits.tenant is not declared (null: unlimited)"
+        )
+    if unknown := [limit for limit, _ in (*workload.own_limits, *workload.rates) if limit not in declared]:
+        raise ConfigurationError(
+            f"a tenant has a limit or a rate, but limits.{unknown[0]} is not declared (null: unlimited)"
+        )
+    _check_guarantees(workload)
+    if workload.scheduler == "fifo" and any(tenant.weight != 1 for tenant in workload.tenants):
+        raise ConfigurationError("a tenant has a weight, but the scheduler is fifo, which ignores tenants")
+    if (messages := workload.expected_messages) > MOST_MESSAGES:
+        raise ConfigurationError(
+            f"expected a workload of at most {MOST_MESSAGES:,} messages, got about {messages:,.0f}: "
+            "a shorter duration or fewer arrivals are needed"
+        )
+
+
+def _check_guarantees(workload: Workload) -> None:
+    """More than a shared group has could not all be kept. Who uses it is who sends messages with its metadata."""
+    default = {limit.name: limit.default for limit in workload.limits}.get(TENANT_LIMIT)
+    for name, guaranteed in workload.guarantees.items():
+        most = workload.own_limits.get((TENANT_LIMIT, name), default)
+        if most is not None and guaranteed > most:
+            raise ConfigurationError(
+                f"expected what {name} is guaranteed to be at most its limit of {most}, got {guaranteed}"
+            )
+    sums = Counter[tuple[str, str]]()
+    for tenant in workload.tenants:
+        for group in _shared_groups(workload, tenant) if tenant.guaranteed else ():
+            sums[group] += tenant.count * (tenant.guaranteed or 0)
+    defaults = {limit.name: limit.default for limit in workload.limits}
+    for (limit, id_), total in sums.items():
+        most = workload.own_limits.get((limit, id_), defaults[limit])
+        if most is not None and total > most:
+            raise ConfigurationError(
+                f"expected the guarantees of those who use {limit} {id_} to be at most its limit of {most}, got {total}"
+            )
+
+
+def _shared_groups(workload: Workload, tenant: Tenant) -> set[tuple[str, str]]:
+    return {
+        (limit.name, stream.metadata[limit.key])
+        for stream in tenant.streams
+        for limit in workload.limits
+        if isinstance(limit.key, str) and limit.key in stream.metadata
+    }
+
+
+def _seed(path: str, value: object) -> int:
+    return integer(path, value, 0, 2**63 - 1)
+
+
+def _limits(
+    value: object, path: str
+) -> tuple[tuple[Limit, ...], dict[tuple[str, str], int | None], dict[tuple[str, str], Rate]]:
+    """The declarations, and the limits and rates of single groups."""
+    section = Section(value, path, None)
+    declared: list[Limit] = []
+    own: dict[tuple[str, str], int | None] = {}
+    rates: dict[tuple[str, str], Rate] = {}
+    for key in section.keys():  # noqa: SIM118 - the keys of the section, not of a dict
+        name, stands = identifier(path, key), section.value(key)
+        in_full = isinstance(stands, dict)
+        found = Section(stands if in_full else {"default": stands}, section.at(key), _LIMIT)
+        default = _most(found.value("default", None), found.at("default") if in_full else section.at(key))
+        declared.append(Limit(name, default=default, key=found.name("key") if found.has("key") else None))
+        own |= {(name, group): most for group, most in _by_group(found, "own", _most).items()}
+        rates |= {(name, group): rate for group, rate in _by_group(found, "rates", _rate).items()}
+    return tuple(declared), own, rates
+
+
+_LIMIT: Final = ("default", "key", "own", "rates")
+
+
+def _by_group(found: Section, key: str, read: Callable[[Any, str], T]) -> dict[str, T]:
+    groups = Section(found.value(key, {}), found.at(key), None)
+    return {identifier(groups.path, id_): read(groups.value(id_), groups.at(id_)) for id_ in groups.keys()}  # noqa: SIM118
+
+
+def _rate(value: object, path: str) -> Rate:
+    found = Section(value, path, ("n", "per", "burst"))
+    rate = Rate(
+        found.integer("n", 1), found.number("per", 0.001, LONGEST, 60), found.integer("burst", 1, None, 1)
+    )
+    try:
+        checked_rate(rate.n, rate.per_s, rate.burst)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+    return rate
+
+
+def _most(value: object, path: str) -> int | None:
+    return None if value is None else integer(path, value, 0, LARGEST_INTEGER)
+
+
+def _workers(value: object, path: str) -> Workers:
+    found = Section(value, path, ("processes", "concurrency", "pools"))
+    pools = found.each("pools", lambda name, where: identifier(where, name), ["default"])
+    if not pools:
+        raise expected(found.at("pools"), "a list of at least one pool", pools)
+    return Workers(
+        found.integer("processes", 1, MOST_WORKERS, 1),
+        found.integer("concurrency", 1, MOST_WORKERS, 100),
+        tuple(dict.fromkeys(pools)),
+    )
+
+
+def _tenant(value: object, path: str) -> Tenant:
+    found = Section(
+        value, path, ("name", "count", "limit", "guaranteed", "rate", "weight", "backlog", "messages")
+    )
+    streams = found.each("messages", _stream)
+    limit = {TENANT_LIMIT: _most(found.value("limit"), found.at("limit"))} if found.has("limit") else {}
+    return Tenant(
+        name=found.name("name"),
+        count=found.integer("count", 1, MOST_TENANTS, 1),
+        streams=tuple(streams),
+        limits=limit,
+        guaranteed=found.integer("guaranteed", 1, LARGEST_INTEGER) if found.has("guaranteed") else None,
+        rates={TENANT_LIMIT: _rate(found.value("rate"), found.at("rate"))} if found.has("rate") else {},
+        weight=found.number("weight", LIGHTEST, HEAVIEST, 1),
+        backlog=found.integer("backlog", 0, LARGEST_INTEGER) if found.has("backlog") else None,
+    )
+
+
+def _paused(value: object, path: str) -> Paused:
+    found = Section(value, path, (*SELECTORS, "from", "until"))
+    selectors = {name: found.name(name) for name in SELECTORS if found.has(name)}
+    if not selectors:
+        raise expected(path, f"of at least one of {', '.join(SELECTORS)}", value)
+    from_s = found.number("from", 0, LONGEST, 0)
+    return Paused(selectors, from_s, found.number("until", from_s, LONGEST, LONGEST))
+
+
+def _stream(value: object, path: str) -> Stream:
+    found = Section(value, path, _STREAM)
+    return Stream(
+        arrivals=arrivals_of(found.value("arrivals"), found.at("arrivals")),
+        run=run_time_of(found.value("run"), found.at("run")),
+        queue=found.name("queue", "default"),
+        pool=found.name("pool", "default"),
+        priority=found.integer("priority", LOWEST_PRIORITY, HIGHEST_PRIORITY, 0),
+        cost=_cost(found),
+        metadata=_metadata(Section(found.value("metadata", {}), found.at("metadata"), None)),
+        expires_s=found.number("expires", 0.001, LONGEST) if found.has("expires") else None,
+    )
+
+
+_STREAM: Final = ("arrivals", "run", "queue", "pool", "priority", "cost", "metadata", "expires")
+
+
+def _cost(found: Section) -> float | None:
+    return None if found.value("cost", 1) == "run" else found.number("cost", LOWEST_COST, HIGHEST_COST, 1)
+
+
+def _metadata(found: Section) -> dict[str, Any]:
+    return {identifier(found.path, key): found.name(key) for key in found.keys()}  # noqa: SIM118
