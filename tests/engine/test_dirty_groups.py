@@ -148,6 +148,7 @@ async def test_a_slot_in_a_broken_group_does_not_keep_the_one_in_a_whole_group(m
 async def test_the_tenant_of_a_dirty_group_is_served_though_others_always_have_work(
     make_queue: MakeQueue,
 ) -> None:
+    """The group is repaired beside the claims, which may be faster: but not for as long as the others have work."""
     queue = await broken(make_queue)
     lease = await one(queue)
     await put(queue, "a", "m2")
@@ -155,7 +156,9 @@ async def test_the_tenant_of_a_dirty_group_is_served_though_others_always_have_w
     await queue.limits.set("tenant", "busy", None)
     await faults.wrong_type(queue, "slots", "tenant", "a")
     await lease.complete()
-    served = [(await one(queue)).message.id for _ in range(4)]
+    served: list[str] = []
+    while "m2" not in served and len(served) < 100:
+        served += await claimed(queue, 1)
     assert "m2" in served
 
 

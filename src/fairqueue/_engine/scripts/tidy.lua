@@ -86,8 +86,8 @@ local function forget_empty_lanes(pool, tenant, names)
   if call('EXISTS', k.parked(pool .. US .. tenant)) == 0 then call('SREM', k.blocked(pool), tenant) end
 end
 
--- A script was cut when it had taken a tenant's last lane off the list of those that wait. Some of a pool's tenants and
--- a few lanes of each are looked at, by chance, others next time; all lanes by one command, as most are as they should be.
+-- A script was cut when it had taken a tenant's last lane off the list of those that wait. Some of a pool's tenants
+-- are looked at, by chance, others next time, and a few lanes of each: by one command, as most are as they should be.
 local BLOCKED, LANES = 60, 3
 local function forget_who_waits_no_more(pool, tenants)
   local parked, keys = {}, {}
