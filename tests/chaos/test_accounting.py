@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from tests.chaos import journal as lines
 from tests.chaos.accounting import Account, Stock, account
 from tests.chaos.journal import Entry, Journal, entries
-from tests.chaos.load import MAX_CRASHES, PER_TENANT, SHARED, SHARING
+from tests.chaos.load import MAX_CRASHES, PER_TENANT, SHARED, SHARING, time_to_live
 
 VISIBILITY = 2.0
 M = "elk.plain.o0.1"
@@ -459,6 +460,13 @@ def test_one_without_a_time_to_live_did_not_expire(story: Story) -> None:
 def test_one_that_expired_before_its_time_is_found() -> None:
     early = Story().enqueue(EXPIRING).judged(replace(EXPIRED, waited={EXPIRING: 0.1}))
     assert early.unbalanced == [f"{EXPIRING} expired after 0.100 s, before its time"]
+
+
+@pytest.mark.parametrize("id_", ["ant.expiring.ow0-509.38", "hen.expiring.ow1-245.47"])
+def test_one_that_expired_in_the_millisecond_of_its_time_is_right(id_: str) -> None:
+    """Of the server's two times the difference is 0.566 s and 0.828 s: 0.3 + 0.266 is a little more than that."""
+    lived = timedelta(milliseconds=round(1000 * (time_to_live(id_) or 0))).total_seconds()
+    assert Story().enqueue(id_).judged(replace(EXPIRED, dead={id_: ("expired", 0)}, waited={id_: lived})).ok
 
 
 def test_one_that_expired_after_its_start_is_found() -> None:
